@@ -1,0 +1,1 @@
+"""Frozen values and their invariants. Knows no file format, no host and no tool."""

@@ -1,0 +1,22 @@
+"""Hardware profiles of the recipe taxonomy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HardwareProfile:
+    """One kind of node."""
+
+    key: str
+    """Id in recipes and in deployment.yml, for example ``gb300``."""
+    title: str
+    brand: str
+    """``NVIDIA``, ``AMD``, ``PPU`` or ``CPU``."""
+    generation: str
+    """Key of generation-wide overrides in recipes, for example ``blackwell``."""
+    gpus_per_node: int
+    """Accelerators (ranks of a node's engine) in one node; the CPU build counts one."""
+    preview: bool = False
+    """Published as not tuned and not verified; needs ``accept_preview: true``."""

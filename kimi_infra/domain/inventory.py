@@ -1,0 +1,156 @@
+"""What the operator wrote: hosts and deployments, checked and without a file format.
+
+A string of the form ``<fill in: ...>`` may stand where a value is still to be given;
+each such place is listed in :attr:`Inventory.needs`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from kimi_infra.errors import Need
+
+
+class SecretSource(Enum):
+    """Where a secret reference points."""
+
+    ENV = "env"
+    FILE = "file"
+    VAULT = "vault"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecretRef:
+    """The place of a secret, never the secret itself."""
+
+    source: SecretSource
+    key: str
+    """Name of the environment variable, path of the file (relative to the inventory), or ``PATH#KEY`` of an Ansible vault."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """One host of a deployment."""
+
+    name: str
+    address: str
+    """Where SSH goes: ``ansible_host``."""
+    user: str
+    port: int
+    """SSH port."""
+    host_key: str
+    """Public key line without a host part: ``ssh-ed25519 AAAA...``."""
+    engine_address: str
+    """The host's own address in the network that carries the engine."""
+    rank: int
+    """``node_rank``; 0 is the head."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageChoice:
+    """One image, pinned or still to be pinned."""
+
+    name: str
+    """Repository and tag, for example ``vllm/vllm-openai:kimi-k31``."""
+    digest: str
+    """``sha256:...`` of the manifest, or a ``<fill in: ...>``."""
+    registry_ca: str | None = None
+    """PEM text of the certificate authority of the image's registry; None for a public one."""
+
+    @property
+    def repository(self) -> str:
+        """The name without its tag."""
+        head, _, tail = self.name.rpartition(":")
+        return head if head and "/" not in tail else self.name
+
+    @property
+    def reference(self) -> str:
+        """What is pulled: repository at digest."""
+        return f"{self.repository}@{self.digest}"
+
+    @property
+    def registry(self) -> str | None:
+        """Host and port of the registry, None for docker.io's short names."""
+        first, slash, _ = self.name.partition("/")
+        return first if slash and ("." in first or ":" in first or first == "localhost") else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Api:
+    """The head's HTTP interface."""
+
+    port: int
+    key: SecretRef | None
+    """The API key's place; None leaves the API open to whoever reaches the port."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mount:
+    """A host path that the engine's container sees read-only at the same path."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """What is asked of a recipe."""
+
+    model: str
+    hardware: str
+    strategy: str
+    nodes: int
+    features: tuple[str, ...] | None
+    """In the order of emission; None takes the recipe's default list."""
+    variant: str = "default"
+    accept_preview: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ports:
+    """Ports that the operator may move; the rest follow from them."""
+
+    master: int = 29501
+    """vLLM's own default for ``--master-port`` (vllm: engine/arg_utils.py)."""
+    supervisor: int = 29560
+    """Rank supervisors: workers connect to the head's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployment:
+    """One engine on one group of hosts."""
+
+    name: str
+    group: str
+    hosts: tuple[Host, ...]
+    """In the order of their ranks, the head first."""
+    choice: Choice
+    image: ImageChoice
+    model_path: str
+    """Absolute path of the weights, the same on all hosts."""
+    model_sha256: str | None
+    """Content hash of the weights (see :mod:`kimi_infra.hostside.probe`); None checks presence only."""
+    api: Api
+    hub_token: SecretRef | None
+    ports: Ports
+    mounts: tuple[Mount, ...] = ()
+    allow: frozenset[str] = frozenset()
+    """Consent to disturb a serving host: ``restart``, ``reboot``."""
+
+    @property
+    def head(self) -> Host:
+        """The host of rank 0."""
+        return self.hosts[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inventory:
+    """One inventory directory, read and checked."""
+
+    name: str
+    """The directory's own name."""
+    path: str
+    """The directory, absolute; secret files are looked up relative to it."""
+    deployments: tuple[Deployment, ...]
+    needs: tuple[Need, ...] = field(default=())
+    """Values still to be given before anything is applied."""
