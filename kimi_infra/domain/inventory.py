@@ -26,7 +26,8 @@ class SecretRef:
 
     source: SecretSource
     key: str
-    """Name of the environment variable, path of the file (relative to the inventory), or ``PATH#KEY`` of an Ansible vault."""
+    """Name of the environment variable, path of the file (relative to the inventory),
+    or ``PATH#KEY`` of an Ansible vault."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -60,7 +60,7 @@ class Budget:
     container_stop: int
     """``docker stop -t``: above the shutdown by what a worker needs (lab: 13 s)."""
     unit_stop: int
-    """systemd's ``TimeoutStopSec``: above the container's, and above the head's for a worker that waits for it."""
+    """systemd's ``TimeoutStopSec``: above the container's, and above the head's for a worker that waits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
