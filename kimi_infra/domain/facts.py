@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,3 +26,9 @@ class HostFacts:
     """Version of the docker daemon, None when there is none."""
     memory_total: int
     """Bytes of all NUMA nodes that have CPUs."""
+    hashes: Mapping[str, str] = field(default_factory=dict)
+    """Path whose content was asked for -> content hash (see :mod:`kimi_infra.hostside.probe`)."""
+    os_release: str = ""
+    """Distribution and version, for example ``debian 13``."""
+    errors: tuple[str, ...] = ()
+    """Facts that could not be found, each with its reason."""

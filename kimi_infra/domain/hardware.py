@@ -18,5 +18,9 @@ class HardwareProfile:
     """Key of generation-wide overrides in recipes, for example ``blackwell``."""
     gpus_per_node: int
     """Accelerators (ranks of a node's engine) in one node; the CPU build counts one."""
+    vram_gb: int | None = None
+    """GB of accelerator memory of the whole node, None where nobody has published it."""
+    devices: tuple[str, ...] = ()
+    """What the engine's container is given: CDI names or device nodes."""
     preview: bool = False
     """Published as not tuned and not verified; needs ``accept_preview: true``."""

@@ -46,6 +46,10 @@ class Host:
     """The host's own address in the network that carries the engine."""
     rank: int
     """``node_rank``; 0 is the head."""
+    identity_file: str | None = None
+    """``ansible_ssh_private_key_file``; None leaves the choice to the operator's ssh configuration."""
+    ssh_args: tuple[str, ...] = ()
+    """``ansible_ssh_common_args`` as words, for example a jump host."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,8 +71,13 @@ class ImageChoice:
 
     @property
     def reference(self) -> str:
-        """What is pulled: repository at digest."""
-        return f"{self.repository}@{self.digest}"
+        """What is pulled: repository at digest, or the bare name while it is not pinned."""
+        return f"{self.repository}@{self.digest}" if self.pinned else self.name
+
+    @property
+    def pinned(self) -> bool:
+        """Whether the digest has been given."""
+        return self.digest.startswith("sha256:")
 
     @property
     def registry(self) -> str | None:
@@ -118,6 +127,24 @@ class Ports:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Timeouts:
+    """Deadlines that the operator lengthens, in seconds; a shorter one than computed has no effect."""
+
+    engine_ready: int | None = None
+    first_answer: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offload:
+    """The host-DRAM KV tier's policy."""
+
+    policy: str
+    """``measured`` or ``off``."""
+    reserve: int
+    """Bytes of host memory that the tier leaves alone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
     """One engine on one group of hosts."""
 
@@ -135,6 +162,8 @@ class Deployment:
     hub_token: SecretRef | None
     ports: Ports
     mounts: tuple[Mount, ...] = ()
+    timeouts: Timeouts = Timeouts()
+    offload: Offload | None = None
     allow: frozenset[str] = frozenset()
     """Consent to disturb a serving host: ``restart``, ``reboot``."""
 

@@ -55,6 +55,8 @@ class Launch:
     env: tuple[EnvEntry, ...]
     image: str
     """Name and tag as the recipe gives it, without a digest."""
+    device_flags: tuple[str, ...] = ()
+    """By which the page's ``docker run`` hands over the accelerators; hosts get them another way."""
 
     @property
     def args(self) -> tuple[str, ...]:

@@ -47,12 +47,12 @@ class Port:
 class Budget:
     """Deadlines in seconds, each one outside the one before it."""
 
+    joined: int
+    """From the start of a rank to all ranks of the group having started their engine."""
     engine_ready: int
     """vLLM's own: ``VLLM_ENGINE_READY_TIMEOUT_S``."""
     first_answer: int
     """From an engine that listens to a completion answered (first-request compilation included)."""
-    joined: int
-    """From the start of a rank to all ranks of the group having started their engine."""
     unit_start: int
     """systemd's ``TimeoutStartSec``: the three above and a margin."""
     shutdown: int

@@ -1,0 +1,322 @@
+"""The kinds of value that inventory files hold: what is accepted, and what is said about the rest."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import ipaddress
+import posixpath
+import re
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import AfterValidator, BeforeValidator, PlainValidator
+from pydantic_core import PydanticCustomError
+
+from kimi_infra.domain import names
+from kimi_infra.domain.inventory import SecretRef, SecretSource
+
+REFUSED = "kimi_refused"
+"""Type of the errors raised here; their context holds ``what``, ``remedy`` and ``secret``."""
+_FILL_IN = re.compile(r"<fill in: (?P<what>\S.*)>")
+_LABEL = r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?"
+_HOST_NAME = re.compile(rf"{_LABEL}(\.{_LABEL})*")
+_IMAGE = re.compile(
+    r"[a-z0-9]+([._-]+[a-z0-9]+)*(:\d+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*:[\w][\w.-]{0,127}", re.ASCII
+)
+_ENV_NAME = re.compile(r"[A-Z_][A-Z0-9_]*")
+_BYTES = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+_SECONDS = {"s": 1, "min": 60, "h": 3600}
+_HOST_KEY_TYPES = frozenset(
+    {
+        "ssh-ed25519",
+        "ssh-rsa",
+        "ecdsa-sha2-nistp256",
+        "ecdsa-sha2-nistp384",
+        "ecdsa-sha2-nistp521",
+        "sk-ssh-ed25519@openssh.com",
+        "sk-ecdsa-sha2-nistp256@openssh.com",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How a kind of value is described in the reference page."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What is asked of the operator where a value is absent or to be filled in.
+
+    ``{name}`` stands for the field ``name`` beside it.
+    """
+
+    text: str
+
+
+def refused(what: str, remedy: str, *, secret: bool = False) -> PydanticCustomError:
+    """Return the error of a value that is not accepted; a secret one is never shown."""
+    return PydanticCustomError(REFUSED, "refused", {"what": what, "remedy": remedy, "secret": secret})
+
+
+def fill_in(value: str) -> str | None:
+    """Return what a ``<fill in: ...>`` asks for, None for any other text."""
+    match = _FILL_IN.fullmatch(value)
+    return match["what"] if match else None
+
+
+def _or_fill_in(check: Callable[[str], str]) -> Callable[[str], str]:
+    return lambda value: value if fill_in(value) else check(value)
+
+
+def _line(value: str) -> str:
+    if fill_in(value):
+        raise refused("the value is needed before anything can be planned", "replace the <fill in: ...>")
+    if not value.strip() or not value.isprintable():
+        raise refused("one line of text is expected", "write text without control characters")
+    return value
+
+
+def _name(value: str) -> str:
+    if not re.fullmatch(r"[a-z]([a-z0-9-]{0,30}[a-z0-9])?", value):
+        what = "not a name for units and containers"
+        raise refused(what, "use up to 32 lower-case letters, digits and dashes, a letter first")
+    return value
+
+
+def _user(value: str) -> str:
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.@-]*", value):
+        raise refused("not a user name", "write the name of the SSH user as it is on the host")
+    return value
+
+
+def _absolute_path(value: str) -> str:
+    if not value.startswith("/"):
+        raise refused("the path is not absolute", "write it from / on, without ~ and variables")
+    if not value.isprintable() or set(value) & set(":,"):
+        what = "the path holds a character that a container mount cannot carry"
+        raise refused(what, "use a path without colon, comma and control characters")
+    if value == "/" or posixpath.normpath(value) != value:
+        raise refused("the path is not in its plain form", f"write {_plain_form(value)}")
+    return value
+
+
+def _plain_form(path: str) -> str:
+    plain = "/" + posixpath.normpath(path).lstrip("/")
+    return "a directory below /" if plain == "/" else plain
+
+
+def _ssh_address(value: str) -> str:
+    if _ip(value) is None and not (_HOST_NAME.fullmatch(value) and re.search("[A-Za-z]", value)):
+        raise refused("neither an IP address nor a host name", "write where SSH reaches the host")
+    return value
+
+
+def _engine_address(value: str) -> str:
+    address = _ip(value)
+    if address is None:
+        raise refused("not an IP address", "write the host's own address in the network of the engine")
+    if address.is_unspecified or address.is_multicast:
+        raise refused(
+            "not the address of one host", "write the host's own address in the network of the engine"
+        )
+    return str(address)
+
+
+def _ip(value: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return None if "%" in value else ipaddress.ip_address(value)
+    except ValueError:
+        return None
+
+
+def _host_key(value: str) -> str:
+    remedy = "write the type and the base64 text only, for example ssh-ed25519 AAAA..., without a host name"
+    words = value.split()
+    if len(words) < 2 or words[0] not in _HOST_KEY_TYPES:
+        # A private key may have been pasted: the value is not shown.
+        raise refused("not a public host key", remedy, secret=True)
+    try:
+        blob = base64.b64decode(words[1], validate=True)
+    except (binascii.Error, ValueError):
+        blob = b""
+    kind = words[0].encode()
+    if not blob.startswith(len(kind).to_bytes(4, "big") + kind) or len(blob) < len(kind) + 32:
+        raise refused(f"the key's text is not that of an {words[0]} key", remedy, secret=True)
+    return f"{words[0]} {words[1]}"
+
+
+def _image(value: str) -> str:
+    if "@" in value:
+        raise refused("the name holds a digest", "write the digest in image.digest")
+    if not _IMAGE.fullmatch(value):
+        raise refused("not an image name with a tag", "write for example vllm/vllm-openai:kimi-k31")
+    return value
+
+
+def _digest(value: str) -> str:
+    if not re.fullmatch(r"sha256:[0-9a-f]{64}", value):
+        raise refused("not a manifest digest", "write sha256: and 64 hexadecimal digits")
+    return value
+
+
+def _sha256(value: str) -> str:
+    if not re.fullmatch(r"[0-9a-f]{64}", value):
+        raise refused("not a SHA-256", "write 64 lower-case hexadecimal digits")
+    return value
+
+
+def _plain_text(value: str) -> str:
+    if "{{" in value or not value.isprintable():
+        raise refused("plain text is expected", "write the value itself, without a template")
+    return value
+
+
+def _ssh_words(value: object) -> tuple[str, ...]:
+    if not isinstance(value, str):
+        raise refused("options of ssh are one text", "write them as on a command line")
+    try:
+        return tuple(shlex.split(_plain_text(value)))
+    except ValueError as error:
+        raise refused("quotes that do not match", "write the options as on a command line") from error
+
+
+def _tcp_port(value: int) -> int:
+    if not 1 <= value <= 65535:
+        raise refused("the port is out of range", "use a port from 1 to 65535")
+    return value
+
+
+def _rank(value: int) -> int:
+    if value < 0:
+        raise refused("a rank is below zero", "number the hosts of the group from 0 (the head) on")
+    return value
+
+
+def _nodes(value: int) -> int:
+    if value < 1:
+        raise refused("a deployment has one node or more", "write the number of hosts in the group")
+    return value
+
+
+def _quantity(value: object, *, noun: str, units: dict[str, int], example: str) -> int:
+    remedy = f"write a number and a unit ({', '.join(units)}), for example {example}"
+    match = re.fullmatch(r"(\d{1,9}) ?([A-Za-z]*)", value, re.ASCII) if isinstance(value, str) else None
+    if (isinstance(value, int | float) and not isinstance(value, bool)) or (match and not match[2]):
+        raise refused(f"a {noun} without a unit", remedy)
+    if match is None or match[2] not in units:
+        raise refused(f"not a {noun}", remedy)
+    if not int(match[1]):
+        raise refused(f"a {noun} of nothing", remedy)
+    return int(match[1]) * units[match[2]]
+
+
+def _byte_size(value: object) -> int:
+    return _quantity(value, noun="size", units=_BYTES, example="64 GiB")
+
+
+def _duration(value: object) -> int:
+    return _quantity(value, noun="duration", units=_SECONDS, example="60 min")
+
+
+def _one_of(*words: str) -> Callable[[str], str]:
+    def check(value: str) -> str:
+        if value not in words:
+            raise refused(f"not one of {', '.join(words)}", names.closest(value, words))
+        return value
+
+    return check
+
+
+def _preset(value: str) -> str:
+    if value != "baseline":
+        raise refused("presets other than baseline are not supported yet", "remove the key or write baseline")
+    return value
+
+
+def _off(value: object) -> object:
+    """YAML reads an unquoted ``off`` as false."""
+    return "off" if value is False else value
+
+
+def _secret_ref(value: object) -> SecretRef:
+    how, spilt = (
+        "write {env: NAME}, {file: PATH} or {vault: PATH#KEY}",
+        "change the secret if this was shared",
+    )
+    if not isinstance(value, dict):
+        raise refused("a secret given as a literal", f"{how}, and {spilt}", secret=True)
+    if set(value) == {"pulumi"}:
+        raise refused("secrets of Pulumi are not supported yet", how, secret=True)
+    if len(value) != 1:
+        raise refused("a secret has exactly one source", how, secret=True)
+    ((source, key),) = value.items()
+    if source not in {kind.value for kind in SecretSource}:
+        raise refused("not a source of secrets", how, secret=True)
+    checks = {"env": _secret_env, "file": _secret_file, "vault": _secret_vault}
+    if not isinstance(key, str) or not key.isprintable():
+        raise refused("the place of a secret is text", how, secret=True)
+    checks[source](key)
+    return SecretRef(source=SecretSource(source), key=key)
+
+
+def _secret_env(key: str) -> None:
+    # Upper case only: most tokens pasted by mistake are refused here, before a message names them.
+    if not _ENV_NAME.fullmatch(key):
+        what = "not the name of an environment variable"
+        raise refused(what, "use upper-case letters, digits and underscores", secret=True)
+
+
+def _secret_file(key: str) -> None:
+    if not key.strip() or key.startswith("~"):
+        what = "not the path of a file"
+        raise refused(
+            what, "write a path that is absolute or begins in the inventory's directory", secret=True
+        )
+
+
+def _secret_vault(key: str) -> None:
+    path, _, name = key.rpartition("#")
+    if not path or not name or path.startswith("~"):
+        raise refused("not a place in a vault", "write PATH#KEY in quotes: # begins a comment", secret=True)
+
+
+def _ca_file(value: object) -> str:
+    path = value.get("file") if isinstance(value, dict) and set(value) == {"file"} else None
+    if not isinstance(path, str) or not path.strip() or not path.isprintable() or path.startswith("~"):
+        remedy = "write {file: PATH}, absolute or beginning in the inventory's directory"
+        raise refused("not a reference to a certificate file", remedy)
+    return path
+
+
+Line = Annotated[str, AfterValidator(_line), Shape("text")]
+Name = Annotated[str, AfterValidator(_name), Shape("name")]
+User = Annotated[str, AfterValidator(_or_fill_in(_user)), Shape("user name, fill-in")]
+AbsolutePath = Annotated[str, AfterValidator(_or_fill_in(_absolute_path)), Shape("absolute path, fill-in")]
+SshAddress = Annotated[str, AfterValidator(_or_fill_in(_ssh_address)), Shape("address or host name, fill-in")]
+EngineAddress = Annotated[str, AfterValidator(_or_fill_in(_engine_address)), Shape("IP address, fill-in")]
+HostKey = Annotated[str, AfterValidator(_or_fill_in(_host_key)), Shape("public key, fill-in")]
+ImageName = Annotated[str, AfterValidator(_or_fill_in(_image)), Shape("repository:tag, fill-in")]
+Digest = Annotated[str, AfterValidator(_or_fill_in(_digest)), Shape("sha256:..., fill-in")]
+Sha256 = Annotated[str, AfterValidator(_or_fill_in(_sha256)), Shape("64 hexadecimal digits, fill-in")]
+KeyFile = Annotated[str, AfterValidator(_or_fill_in(_plain_text)), Shape("path, fill-in")]
+SshWords = Annotated[tuple[str, ...], PlainValidator(_ssh_words), Shape("options of ssh")]
+TcpPort = Annotated[int, AfterValidator(_tcp_port), Shape("port, 1 to 65535")]
+Rank = Annotated[int, AfterValidator(_rank), Shape("number from 0")]
+Nodes = Annotated[int, AfterValidator(_nodes), Shape("number from 1")]
+ByteSize = Annotated[int, PlainValidator(_byte_size), Shape("size with unit: KiB, MiB, GiB, TiB")]
+Duration = Annotated[int, PlainValidator(_duration), Shape("duration with unit: s, min, h")]
+Secret = Annotated[
+    SecretRef, PlainValidator(_secret_ref), Shape("{env: NAME}, {file: PATH} or {vault: PATH#KEY}")
+]
+CertificateFile = Annotated[str, PlainValidator(_ca_file), Shape("{file: PATH}")]
+Preset = Annotated[str, AfterValidator(_preset), Shape("baseline")]
+Consent = Annotated[str, AfterValidator(_one_of("restart", "reboot")), Shape("restart or reboot")]
+OffloadPolicyWord = Annotated[
+    str, BeforeValidator(_off), AfterValidator(_one_of("measured", "off")), Shape("measured or off")
+]

@@ -1,0 +1,1 @@
+"""Running Ansible from Python; the only home of ansible besides the plugins."""

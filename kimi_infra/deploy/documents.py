@@ -1,0 +1,65 @@
+"""Plans as documents: JSON for programs, rendered commands for people; no host is asked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from enum import Enum
+
+from kimi_infra.deploy import layout, site
+from kimi_infra.domain import paths
+from kimi_infra.domain.plan import DeploymentPlan
+from kimi_infra.errors import Need
+from kimi_infra.planning import resolve
+from kimi_infra.rendering import docker, docker_page, shell, units
+
+
+def plan_json(plans: Sequence[DeploymentPlan], needs: Sequence[Need]) -> str:
+    """Return plans as JSON: everything of the domain values, and each rank's whole command."""
+    document = {
+        "deployments": [_plan(plan) for plan in plans],
+        "needed_before_applying": [asdict(need) for need in needs],
+    }
+    return json.dumps(document, indent=2, default=_plain)
+
+
+def rendered(found: site.Site, form: str) -> str:
+    """Return an inventory's commands as ``shell``, ``docker``, ``systemd`` or ``json``.
+
+    Several deployments follow each other, each under its name.
+    """
+    plans = site.offline(found)
+    if form == "json":
+        return plan_json(plans, found.inventory.needs) + "\n"
+    blocks = [_rendered(found, plan, form) for plan in plans]
+    if len(blocks) == 1:
+        return blocks[0]
+    names = [plan.deployment.name for plan in plans]
+    return "\n".join(f"# Deployment {name}\n{block}" for name, block in zip(names, blocks, strict=True))
+
+
+def _rendered(found: site.Site, plan: DeploymentPlan, form: str) -> str:
+    if form == "systemd":
+        return "\n".join(
+            f"# {rank.host.name}: {paths.unit_path(rank.unit)}\n{units.rank(plan, rank)}"
+            for rank in plan.ranks
+        )
+    launches = resolve.resolve(found.catalogue, plan.deployment.choice)
+    return shell.page(launches) if form == "shell" else docker_page.page(launches)
+
+
+def _plan(plan: DeploymentPlan) -> dict[str, object]:
+    return {
+        **asdict(plan),
+        "hash": layout.plan_hash(plan),
+        "commands": {rank.host.name: docker.run_argv(rank) for rank in plan.ranks},
+    }
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, frozenset):
+        return sorted(value)
+    raise TypeError(f"{type(value).__name__} has no form in JSON")

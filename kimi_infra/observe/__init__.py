@@ -1,0 +1,1 @@
+"""What hosts say about themselves, and what that means against the plan."""

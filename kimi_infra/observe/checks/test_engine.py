@@ -1,0 +1,56 @@
+"""All ranks are one engine, and it answers."""
+
+from __future__ import annotations
+
+import os
+
+from testinfra.host import Host as Machine
+
+from kimi_infra.deploy import site
+from kimi_infra.domain.inventory import Inventory
+from kimi_infra.domain.launch import Role
+from kimi_infra.domain.plan import DeploymentPlan, RankPlan
+from kimi_infra.observe import answer
+
+_ANSWER_SECONDS = 300
+
+
+def test_ports(machines: dict[str, Machine], plan: DeploymentPlan) -> None:
+    """Every planned port has its listener."""
+    for port in plan.ports:
+        listening = machines[port.host].check_output("ss -Hltn 'sport = :%s'", port.number)
+        assert listening, f"{port.host}: nobody listens on {port.number} ({port.purpose})"
+
+
+def test_world(machines: dict[str, Machine], plan: DeploymentPlan) -> None:
+    """Each rank's share of the world group runs on its host, all of it in one group."""
+    local = plan.world_size // len(plan.ranks)
+    for rank in plan.ranks:
+        found = _local_ranks(machines[rank.host.name], rank)
+        wanted = set(range(rank.rank * local, (rank.rank + 1) * local))
+        assert found == wanted, (
+            f"{rank.host.name}: tensor-parallel ranks {sorted(found)}, not {sorted(wanted)}"
+        )
+
+
+def test_connections(machines: dict[str, Machine], plan: DeploymentPlan) -> None:
+    """Every worker's engine is connected with the head's, beyond the rendezvous."""
+    head = plan.ranks[0].host.engine_address
+    for rank in (rank for rank in plan.ranks if rank.role is Role.WORKER):
+        lines = machines[rank.host.name].check_output("ss -Htn state established dst %s", head).splitlines()
+        ours = {plan.deployment.ports.master, plan.deployment.ports.supervisor}
+        peers = [line for line in lines if int(line.split()[3].rpartition(":")[2]) not in ours]
+        assert peers, f"{rank.host.name}: no connection with the engine on {head}; the rank has not joined"
+
+
+def test_answer(plan: DeploymentPlan, inventory: Inventory) -> None:
+    """The recipe page's own client call gets a completion."""
+    endpoint = site.endpoint(inventory, plan.deployment, site.SecretStore(environ=os.environ))
+    found = answer.ask(endpoint, answer.QUESTION, options=answer.SAMPLING, timeout=_ANSWER_SECONDS)
+    assert found.text.strip(), f"{endpoint.url}: the completion is empty"
+
+
+def _local_ranks(machine: Machine, rank: RankPlan) -> set[int]:
+    """Read the ranks from the titles that vLLM gives its rank processes (``VLLM::Worker_TP0``)."""
+    titles = machine.check_output("docker top %s -eo args", rank.container.name).splitlines()
+    return {int(title.split("_TP")[1].split()[0]) for title in titles if "Worker_TP" in title}

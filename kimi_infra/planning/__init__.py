@@ -1,0 +1,1 @@
+"""Pure functions from choices and facts to plans. Reads no file, no clock, no environment."""

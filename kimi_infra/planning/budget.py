@@ -1,0 +1,44 @@
+"""One table of deadlines, each outside the one before it.
+
+The seed's 3600 s for the engine is a floor on real hardware: it arrives as ``VLLM_ENGINE_READY_TIMEOUT_S``
+of the recipe, and the operator may only lengthen it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kimi_infra.domain.inventory import Timeouts
+from kimi_infra.domain.launch import EnvEntry
+from kimi_infra.domain.plan import Budget
+
+ENGINE_READY = "VLLM_ENGINE_READY_TIMEOUT_S"
+
+_VLLM_ENGINE_READY = 600
+"""vLLM's default of the variable (vllm: envs.py), for recipes that do not set it."""
+_FLOOR = 120
+"""Seconds below which no wait for another host or for a first compilation is worth bounding."""
+_SHUTDOWN = 30
+_WORKER_STOP = 30
+"""A worker was seen to need 13 s from SIGTERM to its exit; twice that and a margin."""
+_MARGIN = 60
+
+
+def budget(env: Sequence[EnvEntry], timeouts: Timeouts) -> Budget:
+    """Compute all deadlines of one engine, in seconds."""
+    stated = max(
+        (int(entry.value) for entry in env if entry.name == ENGINE_READY), default=_VLLM_ENGINE_READY
+    )
+    engine_ready = max(stated, timeouts.engine_ready or 0)
+    first_answer = max(_FLOOR, engine_ready // 6, timeouts.first_answer or 0)
+    joined = max(_FLOOR, engine_ready // 4)
+    container_stop = _SHUTDOWN + _WORKER_STOP
+    return Budget(
+        joined=joined,
+        engine_ready=engine_ready,
+        first_answer=first_answer,
+        unit_start=joined + engine_ready + first_answer + _MARGIN,
+        shutdown=_SHUTDOWN,
+        container_stop=container_stop,
+        unit_stop=2 * container_stop + _MARGIN,
+    )

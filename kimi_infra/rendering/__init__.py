@@ -1,0 +1,1 @@
+"""Pure, byte-stable text: the same plan always gives the same bytes."""

@@ -1,0 +1,1 @@
+"""Programs that stand in for what a test machine lacks; contract tests hold them to the truth."""
