@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from kimi_infra.deploy import site
 from kimi_infra.errors import KimiInfraError
 
 CHECKS = Path(__file__).parent / "checks"
@@ -61,8 +62,11 @@ def run(inventory: Path, *, environ: Mapping[str, str], junit: Path | None = Non
         junit: Where to keep the JUnit XML, if anywhere.
 
     Raises:
+        SpecError: the inventory has faults.
+        NotReadyError: the inventory cannot be applied yet, so there is nothing to compare with.
         VerifyError: the checks could not run, for example because a host cannot be reached.
     """
+    site.read_ready(inventory)
     with tempfile.TemporaryDirectory(prefix="kimi-verify-") as folder:
         report = junit.absolute() if junit else Path(folder) / "junit.xml"
         # Outside the folder of the checks, so that no ini file of a caller's project is picked up.

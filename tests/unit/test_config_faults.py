@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -11,12 +10,9 @@ from kimi_infra.config import recipes
 from kimi_infra.deploy import check
 from kimi_infra.domain.recipe import Catalogue
 from kimi_infra.errors import SpecError
+from tests import planted
 
 pytestmark = pytest.mark.fast
-
-GOLDEN = Path(__file__).parents[1] / "golden" / "faults"
-NEEDS = "10-image-without-digest"
-CASES = sorted(path.name for path in GOLDEN.iterdir() if path.name not in {"base", NEEDS})
 
 
 @pytest.fixture(scope="session")
@@ -25,34 +21,26 @@ def catalogue() -> Catalogue:
     return recipes.load_catalogue()
 
 
-def laid(case: str, directory: Path) -> Path:
-    """Lay the base inventory with the files of a case over it."""
-    for source in (GOLDEN / "base", GOLDEN / case):
-        for file in source.glob("*.yml"):
-            shutil.copy(file, directory / file.name)
-    return directory
-
-
 def test_the_base_inventory_has_no_fault_and_needs_nothing(tmp_path: Path, catalogue: Catalogue) -> None:
     """Every refusal below is due to the planted fault alone."""
-    assert check.check(laid("base", tmp_path), catalogue).needs == ()
+    assert check.check(planted.laid("base", tmp_path), catalogue).needs == ()
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", planted.CASES)
 def test_a_planted_fault_is_refused_with_its_exact_text(
     case: str, tmp_path: Path, catalogue: Catalogue
 ) -> None:
     """Each fault is refused before a host is asked, all faults at once, in the words of its golden file."""
     with pytest.raises(SpecError) as refusal:
-        check.check(laid(case, tmp_path), catalogue)
-    assert f"{refusal.value}\n" == (GOLDEN / case / "error.txt").read_text(encoding="utf-8")
+        check.check(planted.laid(case, tmp_path), catalogue)
+    assert f"{refusal.value}\n" == planted.text(case)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", planted.CASES)
 def test_no_refusal_shows_a_secret(case: str, tmp_path: Path, catalogue: Catalogue) -> None:
     """A literal secret is named by its place only, also in the fields of the fault."""
     with pytest.raises(SpecError) as refusal:
-        check.check(laid(case, tmp_path), catalogue)
+        check.check(planted.laid(case, tmp_path), catalogue)
     assert "canary" not in repr((str(refusal.value), refusal.value.faults))
 
 
@@ -60,6 +48,6 @@ def test_an_image_without_digest_can_be_planned_and_is_needed_for_applying(
     tmp_path: Path, catalogue: Catalogue
 ) -> None:
     """An unpinned image is no fault but a need, which names the command that finds the digest."""
-    needs = check.check(laid(NEEDS, tmp_path), catalogue).needs
+    needs = check.check(planted.laid(planted.NEEDS, tmp_path), catalogue).needs
     text = "".join(f"{need}\n" for need in needs)
-    assert text == (GOLDEN / NEEDS / "error.txt").read_text(encoding="utf-8")
+    assert text == planted.text(planted.NEEDS)

@@ -304,20 +304,15 @@ _GROUPS = st.dictionaries(
 )
 
 
-@settings(max_examples=100, deadline=None)
-@given(data=_GROUPS)
-def test_groups_and_variables_are_those_that_ansible_sees(
-    data: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    """Members, nesting and precedence agree with Ansible's own reading of the same file."""
-    text = yaml.safe_dump(data, sort_keys=False)
+def assert_ansible_agrees(text: str, directory: Path) -> None:
+    """Compare members and variables with Ansible's own reading of the same text."""
     found = Findings()
     root = yamlfile.parse(text, "hosts.yml", found.faults)
     assert root is not None
     ours = hosts.read(root, found)
     if any("below itself" in fault.what for fault in found.faults):
         return  # Ansible refuses loops as well
-    file = tmp_path_factory.getbasetemp() / "hosts.yml"
+    file = directory / "hosts.yml"
     file.write_text(text, encoding="utf-8")
     loader = DataLoader()
     manager = InventoryManager(loader=loader, sources=[str(file)])
@@ -331,6 +326,38 @@ def test_groups_and_variables_are_those_that_ansible_sees(
         assert isinstance(mine, dict)
         names = ("ansible_user", "ansible_port", "node_rank")
         assert {key: mine.get(key) for key in names} == {key: theirs.get(key) for key in names}
+
+
+@settings(max_examples=100, deadline=None)
+@given(data=_GROUPS)
+def test_groups_and_variables_are_those_that_ansible_sees(
+    data: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Members, nesting and precedence agree with Ansible's own reading of any file."""
+    assert_ansible_agrees(yaml.safe_dump(data, sort_keys=False), tmp_path_factory.getbasetemp())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # The deeper group wins, although its name comes first.
+        "z: {vars: {node_rank: 1}, children: {a: {vars: {node_rank: 2}, hosts: {h: }}}}",
+        # A group's depth is that of its longest way up.
+        ("b: {vars: {node_rank: 1}, hosts: {h: }}\nz: {children: {y: {children: {a: }}}}\n"
+        "a: {vars: {node_rank: 2}, hosts: {h: }}"),
+        # Priority decides between groups of one depth, and only there.
+        ("a: {vars: {node_rank: 1, ansible_group_priority: 5}, hosts: {h: }}\n"
+        "b: {vars: {node_rank: 2}, hosts: {h: }, children: {c: {vars: {ansible_port: 2}, hosts: {h: }}}}"),
+        # The later name wins otherwise; a host's own variables win over all, the last ones read first.
+        ("b: {vars: {node_rank: 1, ansible_port: 1}, hosts: {h: {ansible_user: x}}}\n"
+        "a: {vars: {node_rank: 2}, hosts: {h: {ansible_user: y}}}"),
+        # One name may stand for a mapping of it; all is above everything wherever it is written.
+        "a: {hosts: h, children: c}\nall: {vars: {node_rank: 7}}\nc: {hosts: i}",
+    ],
+)  # fmt: skip
+def test_the_winner_among_groups_is_ansibles(text: str, tmp_path: Path) -> None:
+    """Each rule of precedence decides one of these files."""
+    assert_ansible_agrees(text, tmp_path)
 
 
 def _spots(data: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

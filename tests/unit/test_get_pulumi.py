@@ -1,10 +1,11 @@
-"""Getting Pulumi's CLI: PATH, the official release from a server on loopback, the build by a stand-in for go."""
+"""Getting Pulumi's CLI: from PATH, from a publisher on loopback, built by a stand-in for go."""
 
 from __future__ import annotations
 
 import hashlib
 import io
 import os
+import signal
 import subprocess
 import sys
 import tarfile
@@ -19,7 +20,7 @@ import pytest
 from tests.architecture import sources
 from tools.setup import get_pulumi
 
-pytestmark = pytest.mark.fast
+pytestmark = [pytest.mark.fast, pytest.mark.usefixtures("machine", "server")]
 
 PINNED = get_pulumi.pins()
 ARCHIVE = get_pulumi.archive_name(PINNED.release)
@@ -81,7 +82,7 @@ def handler_of(server: Server) -> type[BaseHTTPRequestHandler]:
                 self.send_error(404)
                 return
             begin = int(wanted.removeprefix("bytes=").rstrip("-")) if wanted and server.resumes else 0
-            if begin > len(content):
+            if begin >= len(content):
                 self.send_error(416)
                 return
             self.send_response(206 if begin else 200)
@@ -156,13 +157,11 @@ BUILDS = f'printf "#!/bin/sh\\necho v{PINNED.release}\\n" > "$out"; chmod 755 "$
 
 def left(place: get_pulumi.Place) -> list[str]:
     """What lies in the cache, save the lock."""
-    names = {path.name for path in place.cache.glob("*")} - {"pulumi.lock"}
-    return sorted(names | {path.name for path in place.cache.glob("downloads/*")} - {"downloads"})
+    found = [*place.cache.glob("*"), *place.cache.glob("downloads/*")]
+    return sorted({path.name for path in found} - {"pulumi.lock", "downloads"})
 
 
-def test_the_release_is_installed_with_its_own_language_host(
-    server: Server, machine: Path, place: get_pulumi.Place
-) -> None:
+def test_the_release_is_installed_with_its_own_language_host(server: Server, place: get_pulumi.Place) -> None:
     """A good archive becomes the folder for PATH; the official language host stays, nothing else is left."""
     server.publish(a_release())
     folder = get_pulumi.folder_for_path(PINNED, place)
@@ -174,7 +173,7 @@ def test_the_release_is_installed_with_its_own_language_host(
     assert sorted(path.name for path in folder.iterdir()) == ["padding", "pulumi", "pulumi-language-python"]
 
 
-def test_a_second_run_asks_nobody(server: Server, machine: Path, place: get_pulumi.Place) -> None:
+def test_a_second_run_asks_nobody(server: Server, place: get_pulumi.Place) -> None:
     """What was got once is used again without a request, and there is nothing to announce any more."""
     server.publish(a_release())
     assert str(place.folder) in get_pulumi.announcement(PINNED, place)
@@ -215,9 +214,7 @@ def test_what_is_not_published_is_built(
     assert [name for name, _ in server.asked].count(missing) == 1
 
 
-def test_an_archive_without_a_checksum_is_not_installed(
-    server: Server, machine: Path, place: get_pulumi.Place
-) -> None:
+def test_an_archive_without_a_checksum_is_not_installed(server: Server, place: get_pulumi.Place) -> None:
     """A list that does not name this machine's archive proves nothing: it is not even downloaded."""
     server.publish(a_release())
     server.files[SUMS] = b"f" * 64 + b"  another.tar.gz\n"
@@ -226,7 +223,19 @@ def test_an_archive_without_a_checksum_is_not_installed(
     assert server.ranges() == []
 
 
-def test_a_cut_connection_is_resumed(server: Server, machine: Path, place: get_pulumi.Place) -> None:
+def test_a_pinned_checksum_goes_before_the_published_one(
+    server: Server, place: get_pulumi.Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the tree holds a list of checksums, archive and list changed together are refused."""
+    pinned = tmp_path / "checksums.txt"
+    pinned.write_text(f"{'b' * 64}  {ARCHIVE}\n", encoding="utf-8")
+    monkeypatch.setattr(get_pulumi, "PINNED_SUMS", pinned)
+    server.publish(a_release())
+    with pytest.raises(get_pulumi.RefusedError, match="published is b{64}"):
+        get_pulumi.folder_for_path(PINNED, place)
+
+
+def test_a_cut_connection_is_resumed(server: Server, place: get_pulumi.Place) -> None:
     """Cut twice in the middle, the archive is completed from where it stopped, and is whole."""
     content = a_release()
     server.publish(content)
@@ -236,9 +245,7 @@ def test_a_cut_connection_is_resumed(server: Server, machine: Path, place: get_p
     assert get_pulumi.is_kept(place)
 
 
-def test_a_server_that_cannot_resume_is_asked_for_all(
-    server: Server, machine: Path, place: get_pulumi.Place
-) -> None:
+def test_a_server_that_cannot_resume_is_asked_for_all(server: Server, place: get_pulumi.Place) -> None:
     """An answer with the whole archive, where the rest was asked for, replaces what was there."""
     server.publish(a_release())
     server.cuts, server.resumes = [70_000], False
@@ -247,9 +254,7 @@ def test_a_server_that_cannot_resume_is_asked_for_all(
     assert get_pulumi.is_kept(place)
 
 
-def test_the_beginning_of_a_killed_run_is_used(
-    server: Server, machine: Path, place: get_pulumi.Place
-) -> None:
+def test_the_beginning_of_a_killed_run_is_used(server: Server, place: get_pulumi.Place) -> None:
     """What an earlier run had got of the same archive is not fetched again."""
     content = a_release()
     server.publish(content)
@@ -259,10 +264,8 @@ def test_the_beginning_of_a_killed_run_is_used(
     assert server.ranges() == ["bytes=1000-"]
 
 
-@pytest.mark.parametrize("size", [1000, 400_000], ids=["shorter", "longer than the archive"])
-def test_the_beginning_of_another_file_is_dropped(
-    server: Server, machine: Path, place: get_pulumi.Place, size: int
-) -> None:
+@pytest.mark.parametrize("size", [1000, 400_000], ids=["shorter", "longer"])
+def test_the_beginning_of_another_file_is_dropped(server: Server, place: get_pulumi.Place, size: int) -> None:
     """A beginning that does not lead to the published checksum costs one more download, not the release."""
     server.publish(a_release())
     (place.cache / "downloads").mkdir(parents=True)
@@ -272,9 +275,7 @@ def test_the_beginning_of_another_file_is_dropped(
     assert get_pulumi.is_kept(place)
 
 
-def test_a_connection_that_is_cut_again_and_again_ends(
-    server: Server, machine: Path, place: get_pulumi.Place
-) -> None:
+def test_a_connection_that_is_cut_again_and_again_ends(server: Server, place: get_pulumi.Place) -> None:
     """The attempts are bounded; nothing is installed, and the beginning is kept for the next run."""
     server.publish(a_release())
     server.cuts = [100] * 20
@@ -285,7 +286,7 @@ def test_a_connection_that_is_cut_again_and_again_ends(
 
 
 def test_a_server_that_nobody_reaches_is_tried_once(
-    server: Server, machine: Path, place: get_pulumi.Place, monkeypatch: pytest.MonkeyPatch
+    place: get_pulumi.Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A refused connection leads to the next way at once."""
     monkeypatch.setattr(get_pulumi, "PAUSE", 3600.0)  # a second attempt would hang this test
@@ -294,9 +295,7 @@ def test_a_server_that_nobody_reaches_is_tried_once(
         get_pulumi.folder_for_path(PINNED, place)
 
 
-def test_a_release_of_another_version_is_not_installed(
-    server: Server, machine: Path, place: get_pulumi.Place
-) -> None:
+def test_a_release_of_another_version_is_not_installed(server: Server, place: get_pulumi.Place) -> None:
     """A pulumi that does not call itself the pinned version is dropped."""
     server.publish(a_release("3.1.4"))
     with pytest.raises(get_pulumi.UnavailableError, match=r"says version 3\.1\.4"):
@@ -305,7 +304,7 @@ def test_a_release_of_another_version_is_not_installed(
 
 
 def test_the_build_is_held_to_the_pins_and_gets_our_language_host(
-    server: Server, machine: Path, place: get_pulumi.Place
+    machine: Path, place: get_pulumi.Place
 ) -> None:
     """Go is told to keep to go.sum and which version to stamp; our language host lies beside the result."""
     lay_go(machine, build=BUILDS)
@@ -324,7 +323,7 @@ def test_the_build_is_held_to_the_pins_and_gets_our_language_host(
     assert os.access(host, os.X_OK)
 
 
-def test_a_changed_language_host_is_laid_anew(server: Server, machine: Path, place: get_pulumi.Place) -> None:
+def test_a_changed_language_host_is_laid_anew(machine: Path, place: get_pulumi.Place) -> None:
     """A link to files of an older state is replaced, without a new build."""
     lay_go(machine, build=BUILDS)
     host = get_pulumi.folder_for_path(PINNED, place) / "pulumi-language-python"
@@ -345,8 +344,8 @@ def test_a_changed_language_host_is_laid_anew(server: Server, machine: Path, pla
     ],
     ids=["fails", "too old a go", "another version"],
 )
-def test_a_build_that_fails_leaves_nothing(  # noqa: PLR0913, PLR0917
-    server: Server, machine: Path, place: get_pulumi.Place, version: str, build: str, said: str
+def test_a_build_that_fails_leaves_nothing(
+    machine: Path, place: get_pulumi.Place, version: str, build: str, said: str
 ) -> None:
     """The last lines of go, or what is wrong with it, are in the message; nothing is installed."""
     lay_go(machine, build=build, version=version)
@@ -375,6 +374,20 @@ def test_what_is_on_path_is_taken_if_it_will_do(
     assert get_pulumi.on_path(PINNED.minimum, place) == (machine if taken else None)
 
 
+@pytest.fixture
+def bounded() -> Iterator[None]:
+    """End a test that waits for what never comes."""
+
+    def give_up(*_: object) -> None:
+        raise TimeoutError("60 s are over")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(60)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
 def run_program(*args: str, env: dict[str, str]) -> subprocess.Popen[str]:
     """Start the program as the set-up does."""
     command = [sys.executable, str(PROGRAM), *args]
@@ -391,9 +404,7 @@ def test_stdout_holds_the_folder_alone(server: Server, machine: Path, place: get
     assert "Build pulumi" in told
 
 
-def test_without_any_way_the_program_says_what_to_do(
-    server: Server, machine: Path, place: get_pulumi.Place
-) -> None:
+def test_without_any_way_the_program_says_what_to_do(server: Server, place: get_pulumi.Place) -> None:
     """Exit status 1, nothing on stdout, each way with its reason and remedy on stderr."""
     with run_program("--cache", str(place.cache), env=dict(os.environ)) as process:
         out, told = process.communicate(timeout=30)
@@ -403,8 +414,9 @@ def test_without_any_way_the_program_says_what_to_do(
     assert "Traceback" not in told
 
 
+@pytest.mark.usefixtures("bounded")
 def test_a_terminated_run_takes_its_build_along(
-    server: Server, machine: Path, place: get_pulumi.Place, tmp_path: Path
+    machine: Path, place: get_pulumi.Place, tmp_path: Path
 ) -> None:
     """SIGTERM ends the build with its children; nothing is installed."""
     alive = tmp_path / "alive"
@@ -419,7 +431,8 @@ def test_a_terminated_run_takes_its_build_along(
     assert left(place) == []
 
 
-def test_two_runs_build_once(server: Server, machine: Path, place: get_pulumi.Place, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("bounded")
+def test_two_runs_build_once(machine: Path, place: get_pulumi.Place, tmp_path: Path) -> None:
     """A second run waits for the first and uses what it made."""
     go_on = tmp_path / "go-on"
     os.mkfifo(go_on)

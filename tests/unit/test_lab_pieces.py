@@ -49,12 +49,12 @@ _MOUNTS = """\
         ("/variable", "overlay"),  # a name's beginning is no folder
     ],
 )
-def test_the_file_system_of_a_path_is_found(path: str, kind: str):
+def test_the_file_system_of_a_path_is_found(path: str, kind: str) -> None:
     """The mount with the longest matching folder decides."""
     assert layout.file_system(Path(path), _MOUNTS) == kind
 
 
-def test_an_unfit_file_system_is_refused():
+def test_an_unfit_file_system_is_refused() -> None:
     """A state folder that cannot carry overlays is refused with the variable that moves it."""
     with pytest.raises(LabError, match=r"/proc/self: .*got proc.*set KIMI_INFRA_STATE"):
         layout.ensure_plain(Path("/proc/self"), "KIMI_INFRA_STATE")
@@ -64,9 +64,11 @@ def test_an_unfit_file_system_is_refused():
     ("targets", "url"),
     [
         (
-            "https://a.example/debian-security/ bookworm-security Debian-Security\n"
-            "http://a.example/debian/ bookworm-updates Debian\n"
-            "http://a.example/debian/ bookworm Debian\n",
+            (
+                "https://a.example/debian-security/ bookworm-security Debian-Security\n"
+                "http://a.example/debian/ bookworm-updates Debian\n"
+                "http://a.example/debian/ bookworm Debian\n"
+            ),
             "http://a.example/debian",
         ),
         ("http://b.example/ubuntu/ noble Ubuntu\n", None),  # mmdebstrap's own default is used
@@ -74,12 +76,12 @@ def test_an_unfit_file_system_is_refused():
         ("", None),
     ],
 )
-def test_the_mirror_is_the_machines_own(targets: str, url: str | None):
+def test_the_mirror_is_the_machines_own(targets: str, url: str | None) -> None:
     """The main archive is told from its updates, the security archive and other distributions."""
     assert mirror.main_archive(targets) == url
 
 
-def test_options_of_a_frozen_mirror_are_kept():
+def test_options_of_a_frozen_mirror_are_kept() -> None:
     """Options on the age of lists go into the hosts; nothing else of apt's configuration does."""
     dump = (
         'Acquire::Check-Valid-Until "false";\nAPT::Architecture "amd64";\n'
@@ -91,7 +93,7 @@ def test_options_of_a_frozen_mirror_are_kept():
     )
 
 
-def test_a_mirror_by_tls_is_reached_through_the_cache():
+def test_a_mirror_by_tls_is_reached_through_the_cache() -> None:
     """Hosts ask by plain HTTP, and the cache is told to go on by TLS."""
     source = mirror.Mirror(url="https://a.example/debian/", options=(), proxy=None)
     assert source.hosts_url("deb https://a.example/debian trixie main") == (
@@ -101,20 +103,20 @@ def test_a_mirror_by_tls_is_reached_through_the_cache():
     assert mirror.Mirror(url="http://a.example/debian", options=(), proxy=None).tls is None
 
 
-def test_a_subnet_that_is_routed_is_left_alone():
+def test_a_subnet_that_is_routed_is_left_alone() -> None:
     """The next free subnet is taken, past routes of any length; a default route uses nothing up."""
     routes = [{"dst": "default"}, {"dst": "10.188.7.0/24"}, {"dst": "10.188.8.5"}, {"dst": "192.0.2.0/24"}]
     used = network.destinations(routes)
     assert network.free_subnet(used, 7) == ipaddress.IPv4Network("10.188.9.0/24")
 
 
-def test_a_used_up_pool_is_an_error():
+def test_a_used_up_pool_is_an_error() -> None:
     """A machine that routes all of the pool is told so."""
     with pytest.raises(LabError, match=r"10\.188\.0\.0/16: every part"):
         network.free_subnet([ipaddress.IPv4Network("10.0.0.0/8")], 3)
 
 
-def test_links_fit_the_kernels_limit(tmp_path: Path):
+def test_links_fit_the_kernels_limit(tmp_path: Path) -> None:
     """Names of links have at most 15 characters and differ between checkouts."""
     labs = [
         layout.Layout(checkout=tmp_path, cache=tmp_path, state=tmp_path / k) for k in ("aaaaaa", "bbbbbb")
@@ -124,7 +126,7 @@ def test_links_fit_the_kernels_limit(tmp_path: Path):
     assert all(len(name) <= 15 for name in names)
 
 
-def test_only_ssh_clients_count_as_masters():
+def test_only_ssh_clients_count_as_masters() -> None:
     """Of the processes that have a connection to a host, ssh alone is named, each once."""
     listing = (
         '0 0 10.0.0.1:1 10.0.0.11:22 users:(("ssh",pid=41,fd=3))\n'
@@ -135,7 +137,7 @@ def test_only_ssh_clients_count_as_masters():
     assert api.masters(listing) == (41, 43)
 
 
-def test_a_build_that_broke_off_does_not_count(tmp_path: Path):
+def test_a_build_that_broke_off_does_not_count(tmp_path: Path) -> None:
     """A failed build leaves the thing unbuilt, and the next one starts afresh."""
     thing = filesystems.Cached(path=tmp_path / "thing", title="a thing")
     silent = progress.Progress(progress.silent)
@@ -151,7 +153,7 @@ def test_a_build_that_broke_off_does_not_count(tmp_path: Path):
     assert [path.name for path in thing.path.iterdir()] == ["whole"]
 
 
-def test_a_built_thing_is_not_built_again(tmp_path: Path):
+def test_a_built_thing_is_not_built_again(tmp_path: Path) -> None:
     """What is in the cache is used as it is, without a line."""
     thing = filesystems.Cached(path=tmp_path / "thing", title="a thing")
     lines: list[str] = []
@@ -163,7 +165,7 @@ def test_a_built_thing_is_not_built_again(tmp_path: Path):
     assert len(lines) == 2
 
 
-def test_a_lock_that_is_held_is_waited_for(tmp_path: Path):
+def test_a_lock_that_is_held_is_waited_for(tmp_path: Path) -> None:
     """The second holder says what it waits for, and goes on when the first is done."""
     path, waits, done = tmp_path / "lock", threading.Event(), threading.Event()
 
@@ -184,7 +186,7 @@ def test_a_lock_that_is_held_is_waited_for(tmp_path: Path):
     assert done.is_set()
 
 
-def test_all_jobs_end_before_an_error_is_told():
+def test_all_jobs_end_before_an_error_is_told() -> None:
     """An error of one job does not leave the other running unseen."""
     ended = threading.Event()
 
@@ -196,7 +198,7 @@ def test_all_jobs_end_before_an_error_is_told():
     assert ended.is_set()
 
 
-def test_one_layer_gives_one_digest(tmp_path: Path):
+def test_one_layer_gives_one_digest(tmp_path: Path) -> None:
     """The same layer gives the same image, and every blob is what its name says."""
     layer = tmp_path / "layer.tar"
     layer.write_bytes(b"layer" * 1000)
@@ -226,7 +228,7 @@ def _machines(tmp_path: Path) -> tuple[hosts.Machine, ...]:
     return machines
 
 
-def test_the_inventory_names_what_ansible_and_planning_need(tmp_path: Path):
+def test_the_inventory_names_what_ansible_and_planning_need(tmp_path: Path) -> None:
     """Both files are YAML of the documented shape, whatever the state folder is called."""
     machines = _machines(tmp_path)
     lab = machines[0].lab
@@ -251,7 +253,7 @@ def test_the_inventory_names_what_ansible_and_planning_need(tmp_path: Path):
         assert len(path.read_text().strip()) >= 32
 
 
-def test_the_inventory_is_written_only_where_it_differs(tmp_path: Path):
+def test_the_inventory_is_written_only_where_it_differs(tmp_path: Path) -> None:
     """A second write leaves the files untouched, and a changed one is put right."""
     machines = _machines(tmp_path)
     lab = machines[0].lab
@@ -266,14 +268,14 @@ def test_the_inventory_is_written_only_where_it_differs(tmp_path: Path):
     assert [path.read_text() for path in files] == [text for _, text in before]
 
 
-def test_a_name_that_is_no_host_is_refused(tmp_path: Path):
+def test_a_name_that_is_no_host_is_refused(tmp_path: Path) -> None:
     """A wrong host name is answered with the right ones."""
     lab = layout.Layout(checkout=tmp_path, cache=tmp_path, state=tmp_path / "abcdef")
     with pytest.raises(LabError, match="lab-c: the lab has no such host; its hosts are lab-a, lab-b"):
         lab.host("lab-c")
 
 
-def test_the_package_list_prints_without_the_package():
+def test_the_package_list_prints_without_the_package() -> None:
     """The set-up can read the list with any Python, before anything is installed."""
     done = subprocess.run(
         [sys.executable, "-I", "-S", requirements.__file__],
@@ -285,7 +287,7 @@ def test_the_package_list_prints_without_the_package():
     assert done.stdout.split() == list(requirements.DEBIAN_PACKAGES)
 
 
-def test_a_missing_program_names_its_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_a_missing_program_names_its_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """What is looked for is the program, and what is named is the package to install."""
     monkeypatch.setattr(requirements, "search_path", lambda: str(tmp_path))
     expected = tuple(n for n, r in requirements.DEBIAN_PACKAGES.items() if not r.provides.startswith("/"))
@@ -295,7 +297,7 @@ def test_a_missing_program_names_its_package(monkeypatch: pytest.MonkeyPatch, tm
     assert "systemd-container" not in requirements.missing()
 
 
-def test_the_runtime_is_pinned():
+def test_the_runtime_is_pinned() -> None:
     """Every package of the runtime has one exact version, and no line says where it comes from."""
     lines = (runtime.INSIDE / "runtime.lock").read_text().splitlines()
     packages = [line for line in lines if line and not line.startswith("#")]
@@ -304,7 +306,7 @@ def test_the_runtime_is_pinned():
     assert "://" not in "\n".join(lines)
 
 
-def test_the_runtimes_key_follows_its_sources(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_the_runtimes_key_follows_its_sources(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A changed build file gives another cache entry, so that nothing stale is used."""
     image_root = filesystems.Cached(path=tmp_path / "image-1", title="")
     (tmp_path / "inside").mkdir()

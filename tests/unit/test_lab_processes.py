@@ -27,13 +27,13 @@ def sleeper(tmp_path: Path) -> Iterator[processes.Process]:
     processes.end(process, seconds=0, gently=signal.SIGKILL)
 
 
-def test_a_daemon_is_found_by_its_record(sleeper: processes.Process, tmp_path: Path):
+def test_a_daemon_is_found_by_its_record(sleeper: processes.Process, tmp_path: Path) -> None:
     """The record gives the very process that was started."""
     assert processes.read(tmp_path / "pid") == sleeper
     assert sleeper.alive
 
 
-def test_an_ended_daemon_is_nobody(sleeper: processes.Process, tmp_path: Path):
+def test_an_ended_daemon_is_nobody(sleeper: processes.Process, tmp_path: Path) -> None:
     """A record whose process has ended reads as nobody, also before the process is reaped."""
     os.kill(sleeper.pid, signal.SIGKILL)
     os.waitid(os.P_PID, sleeper.pid, os.WEXITED | os.WNOWAIT)
@@ -48,7 +48,7 @@ def test_an_ended_daemon_is_nobody(sleeper: processes.Process, tmp_path: Path):
         "boot",  # the record is of an earlier boot of the machine
     ],
 )
-def test_a_recycled_pid_is_not_killed(sleeper: processes.Process, tmp_path: Path, field: str):
+def test_a_recycled_pid_is_not_killed(sleeper: processes.Process, tmp_path: Path, field: str) -> None:
     """A record whose pid now belongs to another process kills nobody."""
     record = tmp_path / "pid"
     data = json.loads(record.read_text())
@@ -62,13 +62,13 @@ def test_a_recycled_pid_is_not_killed(sleeper: processes.Process, tmp_path: Path
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"pid": 1}', '{"pid": "x", "start": 1, "boot": "b"}'])
-def test_a_torn_record_is_nobody(tmp_path: Path, text: str):
+def test_a_torn_record_is_nobody(tmp_path: Path, text: str) -> None:
     """A record that was cut off by a crash reads as nobody."""
     (tmp_path / "pid").write_text(text)
     assert processes.read(tmp_path / "pid") is None
 
 
-def test_an_obstinate_daemon_is_killed(tmp_path: Path):
+def test_an_obstinate_daemon_is_killed(tmp_path: Path) -> None:
     """One that ignores SIGTERM is killed when its time is up, and the caller is told."""
     argv = ["sh", "-c", "trap '' TERM; echo ready; while :; do sleep 1; done"]
     log = tmp_path / "log"
@@ -79,20 +79,20 @@ def test_an_obstinate_daemon_is_killed(tmp_path: Path):
     assert not process.alive
 
 
-def test_a_gentle_end_is_told_from_a_kill(sleeper: processes.Process):
+def test_a_gentle_end_is_told_from_a_kill(sleeper: processes.Process) -> None:
     """A daemon that ends at SIGTERM counts as ended by itself."""
     assert processes.end(sleeper, seconds=10)
     assert not sleeper.alive
 
 
-def test_the_mark_finds_daemons_without_a_record(sleeper: processes.Process, tmp_path: Path):
+def test_the_mark_finds_daemons_without_a_record(sleeper: processes.Process, tmp_path: Path) -> None:
     """A daemon whose record was lost is found by its environment, one of another lab is not."""
     (tmp_path / "pid").unlink()
     assert processes.marked(tmp_path) == (sleeper,)
     assert processes.marked(tmp_path / "other") == ()
 
 
-def test_a_program_that_is_not_there_is_named(tmp_path: Path):
+def test_a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
     """Starting a missing program says which one."""
     with pytest.raises(LabError, match="no-such-program: cannot be started: No such file"):
         processes.spawn(
@@ -100,7 +100,7 @@ def test_a_program_that_is_not_there_is_named(tmp_path: Path):
         )
 
 
-def test_a_name_with_parentheses_does_not_confuse_the_start(tmp_path: Path):
+def test_a_name_with_parentheses_does_not_confuse_the_start(tmp_path: Path) -> None:
     """The start is read behind the last parenthesis, whatever the program is called."""
     program = tmp_path / "a) 1 2 (b"
     program.symlink_to("/bin/sleep")

@@ -24,32 +24,44 @@ def connection(local: int, remote: tuple[str, int], state: int = ESTABLISHED) ->
     return host.Connection((WORKER, local), remote, state, 7)
 
 
+LISTENER = connection(41000, (ANY, 0), LISTEN)
+
+
 @pytest.mark.parametrize(
     ("sockets", "expected"),
     [
         pytest.param([], False, id="nothing yet"),
         pytest.param([connection(40000, (HEAD, MASTER))], False, id="waits at the rendezvous"),
-        pytest.param([connection(40000, (HEAD, SUPERVISOR))], False, id="the supervisor's own link"),
-        pytest.param([connection(40001, (WORKER, 45000))], False, id="a connection to itself"),
-        pytest.param([connection(40001, ("198.51.100.13", 45000))], False, id="another worker only"),
-        pytest.param([connection(40001, (ANY, 0), LISTEN)], False, id="listens only"),
-        pytest.param([connection(40001, (HEAD, 45000), TIME_WAIT)], False, id="was connected once"),
-        pytest.param([connection(40001, (HEAD, 45000))], True, id="to a port nobody chose"),
         pytest.param(
-            [connection(40000, (HEAD, MASTER)), connection(1, (HEAD, 2))], True, id="store and mesh"
+            [LISTENER, connection(40000, (HEAD, MASTER)), connection(40001, (HEAD, 45000))],
+            False,
+            id="waits beside the head of an older engine",
         ),
+        pytest.param([LISTENER, connection(41000, (WORKER, 45000))], False, id="accepted from itself"),
+        pytest.param([LISTENER, connection(41000, ("198.51.100.13", 1))], False, id="from another worker"),
+        pytest.param([LISTENER], False, id="listens only"),
+        pytest.param([connection(41000, (HEAD, 45000))], False, id="no longer listens there"),
+        pytest.param([LISTENER, connection(41000, (HEAD, 45000), TIME_WAIT)], False, id="was connected once"),
+        pytest.param([LISTENER, connection(41000, (HEAD, 45000))], True, id="accepted from the head"),
     ],
 )
-def test_joined_is_a_connection_to_the_engine_of_the_head(
-    sockets: list[host.Connection], expected: bool
-) -> None:
-    """Only an established connection to a port of the head that is neither store nor supervisor is proof."""
+def test_joined_is_a_connection_that_the_head_opened(sockets: list[host.Connection], expected: bool) -> None:
+    """Only an established connection from the head to a port of the rank's own is proof."""
     assert host.joined(sockets, HEAD, {MASTER, SUPERVISOR}) is expected
+
+
+def test_joined_leaves_planned_ports_aside() -> None:
+    """A listener on a planned port is not the engine's queue."""
+    sockets = [connection(MASTER, (ANY, 0), LISTEN), connection(MASTER, (HEAD, 45000))]
+    assert not host.joined(sockets, HEAD, {MASTER, SUPERVISOR})
 
 
 def test_joined_knows_an_address_in_both_spellings() -> None:
     """A head address in IPv6's long form is the address that the kernel shows."""
-    sockets = [host.Connection(("fd00::2", 1), ("fd00::1", 45000), ESTABLISHED, 7)]
+    sockets = [
+        host.Connection(("fd00::2", 41000), ("::", 0), LISTEN, 7),
+        host.Connection(("fd00::2", 41000), ("fd00::1", 45000), ESTABLISHED, 8),
+    ]
     assert host.joined(sockets, "FD00:0:0::1", {MASTER})
 
 
