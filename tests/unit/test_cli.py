@@ -101,7 +101,8 @@ def test_a_host_that_does_not_answer_is_a_failure_not_a_refusal(tmp_path: Path) 
     hosts = inventory / "hosts.yml"
     text = hosts.read_text()
     for rank in (1, 2):
-        text = text.replace(f"ansible_host: 192.0.2.1{rank}", f"ansible_host: 127.0.0.{rank}, ansible_port: 1")
+        closed = f"ansible_host: 127.0.0.{rank}\n      ansible_port: 1"
+        text = text.replace(f"ansible_host: 192.0.2.1{rank}", closed)
     hosts.write_text(text)
     code, out, _ = run("status", str(inventory))
     assert code == 1

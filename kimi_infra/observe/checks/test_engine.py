@@ -34,13 +34,17 @@ def test_world(machines: dict[str, Machine], plan: DeploymentPlan) -> None:
 
 
 def test_connections(machines: dict[str, Machine], plan: DeploymentPlan) -> None:
-    """Every worker's engine is connected with the head's, beyond the rendezvous."""
-    head = plan.ranks[0].host.engine_address
+    """Every worker's engine has taken a connection from the head's.
+
+    A worker that waits at the rendezvous may have connections to the head, but accepts none.
+    """
+    head = plan.deployment.head.engine_address
     for rank in (rank for rank in plan.ranks if rank.role is Role.WORKER):
-        lines = machines[rank.host.name].check_output("ss -Htn state established dst %s", head).splitlines()
-        ours = {plan.deployment.ports.master, plan.deployment.ports.supervisor}
-        peers = [line for line in lines if int(line.split()[3].rpartition(":")[2]) not in ours]
-        assert peers, f"{rank.host.name}: no connection with the engine on {head}; the rank has not joined"
+        machine = machines[rank.host.name]
+        listening = {_port(line, 3) for line in machine.check_output("ss -Hltnp").splitlines() if _ours(line)}
+        established = machine.check_output("ss -Htnp state established").splitlines()
+        accepted = [line for line in established if _is(line, head) and _port(line, 2) in listening]
+        assert accepted, f"{rank.host.name}: no connection from the engine on {head}; the rank has not joined"
 
 
 def test_answer(plan: DeploymentPlan, inventory: Inventory) -> None:
@@ -48,6 +52,22 @@ def test_answer(plan: DeploymentPlan, inventory: Inventory) -> None:
     endpoint = site.endpoint(inventory, plan.deployment, site.SecretStore(environ=os.environ))
     found = answer.ask(endpoint, answer.QUESTION, options=answer.SAMPLING, timeout=_ANSWER_SECONDS)
     assert found.text.strip(), f"{endpoint.url}: the completion is empty"
+
+
+def _port(line: str, column: int) -> int:
+    """Read the port in a column of ss; the local address is in 3, or in 2 where one state was asked for."""
+    return int(line.split()[column].rpartition(":")[2])
+
+
+def _ours(line: str) -> bool:
+    """Tell whether a socket is held by a process of vLLM, by the titles that it gives its processes."""
+    return '"VLLM' in line
+
+
+def _is(line: str, address: str) -> bool:
+    """Tell whether an established connection's peer is this address, IPv4-mapped or not."""
+    peer = line.split()[3].rpartition(":")[0].strip("[]")
+    return peer.removeprefix("::ffff:") == address
 
 
 def _local_ranks(machine: Machine, rank: RankPlan) -> set[int]:
