@@ -85,15 +85,21 @@ def test_a_worker_does_not_notice_a_dead_head(pair: Pair) -> None:
     assert pair.worker.poll() is None
 
 
-def test_a_worker_that_waits_has_nothing_but_the_rendezvous(pair: Pair) -> None:
-    """A joined worker is connected beyond the master port; a second worker beside the old head is not."""
+def test_a_late_worker_is_connected_and_has_not_joined(pair: Pair) -> None:
+    """The head holds a connection to a joined worker; one beside an old head has only its own to the head."""
     assert host.joined(host.engine_sockets(pair.worker.pid), "127.0.0.2", {pair.master})
     words = [sys.executable, str(STUB), "serve", "x", "--headless", "--nnodes", "2", "--node-rank", "1"]
     words += ["--master-addr", "127.0.0.2", "--master-port", str(pair.master)]
     with subprocess.Popen(words, env={"VLLM_HOST_IP": "127.0.0.3"}, stderr=subprocess.DEVNULL) as second:
-        group.until(lambda: host.joined(host.engine_sockets(second.pid), "127.0.0.2", ()))
+        group.until(lambda: len({port for port in connected(second.pid) if port != pair.master}) == 1)
+        assert pair.master in connected(second.pid)
         assert not host.joined(host.engine_sockets(second.pid), "127.0.0.2", {pair.master})
         second.kill()
+
+
+def connected(pid: int) -> set[int]:
+    """Return the ports of the head to which a rank has connected."""
+    return {item.remote[1] for item in host.engine_sockets(pid) if item.remote[0] == "127.0.0.2"}
 
 
 def test_both_end_with_0_when_asked(pair: Pair) -> None:

@@ -2,6 +2,8 @@
 
 What it copies was measured on vLLM 0.32.0 and is proven against the real one by ``tests/contract``:
 a worker waits at the rendezvous (the master port) for ever and notices nothing afterwards;
+the head of a formed engine holds a connection to a port of the worker's;
+a late worker connects to ports of the old engine and waits;
 the head listens on its API port when all ranks have joined and loaded; ``/health`` knows nothing of the
 other ranks; the first request after a rank died gets a 500, and the head then exits with code 0.
 
@@ -75,11 +77,22 @@ class Ranks:
     def _gather(self, options: argparse.Namespace) -> None:
         store = socket.create_server((options.master_addr, options.master_port), backlog=options.nnodes)
         mesh = socket.create_server((options.master_addr, 0))
-        waiting = [store.accept()[0] for _ in range(1, options.nnodes)]
-        for link in waiting:
+        self._waiting = [store.accept()[0] for _ in range(1, options.nnodes)]
+        for link in self._waiting:
             link.sendall(f"{mesh.getsockname()[1]}\n".encode())
-            self._links.append(mesh.accept()[0])
-        self._store = waiting, store
+            port = int(mesh.accept()[0].makefile().readline())
+            peer = link.getpeername()[0]
+            queue = socket.create_connection((peer, port), source_address=(options.master_addr, 0))
+            self._links.append(queue)
+        self._mesh = mesh
+        threading.Thread(target=self._mislead, args=(store,), daemon=True).start()
+
+    def _mislead(self, store: socket.socket) -> None:
+        # A late worker finds an old engine's ports, connects and hears nothing more, as measured.
+        while True:
+            link = store.accept()[0]
+            self._waiting.append(link)
+            link.sendall(f"{self._mesh.getsockname()[1]}\n".encode())
 
     def step(self) -> None:
         """Run one step on all ranks; OSError when one is gone."""
@@ -203,7 +216,10 @@ def follow(options: argparse.Namespace) -> None:
         store.close()
         time.sleep(0.1)
     mesh = int(store.makefile().readline())
-    link = socket.create_connection((options.master_addr, mesh), source_address=(own, 0))
+    queue = socket.create_server((own, 0))
+    hello = socket.create_connection((options.master_addr, mesh), source_address=(own, 0))
+    hello.sendall(f"{queue.getsockname()[1]}\n".encode())
+    link, _ = queue.accept()
     try:
         while link.recv(1):
             link.sendall(b".")
