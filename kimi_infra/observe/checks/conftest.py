@@ -54,7 +54,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture(scope="session")
 def machines(request: pytest.FixtureRequest) -> dict[str, Machine]:
     """Return each host of the inventory as testinfra sees it, through the pinned ssh, as root."""
-    control = f"{request.config.getoption('ssh_control')}/%C"
+    # Doubled: testinfra formats its command line once more.
+    control = f"{request.config.getoption('ssh_control')}/%%C"
     ranks = [rank for plan in request.config.stash[_CONVERGE].plans for rank in plan.ranks]
     return {rank.host.name: _machine(rank, control) for rank in ranks}
 

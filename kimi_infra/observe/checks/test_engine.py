@@ -18,7 +18,7 @@ _ANSWER_SECONDS = 300
 def test_ports(machines: dict[str, Machine], plan: DeploymentPlan) -> None:
     """Every planned port has its listener."""
     for port in plan.ports:
-        listening = machines[port.host].check_output("ss -Hltn 'sport = :%s'", port.number)
+        listening = machines[port.host].check_output("ss -Hltn sport = :%s", str(port.number))
         assert listening, f"{port.host}: nobody listens on {port.number} ({port.purpose})"
 
 
@@ -72,5 +72,5 @@ def _is(line: str, address: str) -> bool:
 
 def _local_ranks(machine: Machine, rank: RankPlan) -> set[int]:
     """Read the ranks from the titles that vLLM gives its rank processes (``VLLM::Worker_TP0``)."""
-    titles = machine.check_output("docker top %s -eo args", rank.container.name).splitlines()
+    titles = machine.check_output("docker top %s -eo pid,args", rank.container.name).splitlines()
     return {int(title.split("_TP")[1].split()[0]) for title in titles if "Worker_TP" in title}

@@ -51,6 +51,6 @@ def test_unit(machine: Machine, plan: DeploymentPlan, rank: RankPlan) -> None:
 def test_command(machine: Machine, plan: DeploymentPlan, rank: RankPlan) -> None:
     """What runs is, word for word, what was planned."""
     pid = machine.check_output("systemctl show --property MainPID --value %s", rank.unit)
-    words = machine.check_output("tr '\\0' '\\n' < /proc/%s/cmdline", int(pid)).split("\n")
+    words = machine.check_output("tr '\\0' '\\n' < /proc/%s/cmdline", str(int(pid))).split("\n")
     planned = list(units.command(plan.deployment.name, rank))
     assert words[-len(planned) :] == planned, f"{rank.host.name}: process {pid} runs another command: {words}"
