@@ -168,7 +168,15 @@ def boot_id(host: str) -> str | None:
     return answer.strip() if answer else None
 
 
-def build(parts: _Parts, progress: Progress) -> None:
+def build(report: Report = silent) -> None:
+    """Build what the cache lacks and start nothing; each cached thing has a lock of its own."""
+    _check_controller()
+    lab = layout.current()
+    layout.ensure_plain(lab.cache, "KIMI_INFRA_CACHE")
+    _build(_parts(lab), Progress(report))
+
+
+def _build(parts: _Parts, progress: Progress) -> None:
     """Build what the cache lacks, independent things side by side."""
 
     def host_side() -> None:
@@ -199,7 +207,7 @@ def _prepared(lab: layout.Layout, progress: Progress) -> Iterator[tuple[tuple[ho
     lab.state.chmod(0o700)
     with _exclusive(lab, progress):
         parts = _parts(lab)
-        build(parts, progress)
+        _build(parts, progress)
         with locked(lab.state.parent / "choice.lock", progress, "the choice of a subnet"):
             net = network.choose(lab)
         machines = _machines(lab, net)
@@ -224,9 +232,13 @@ def _serve(machines: tuple[hosts.Machine, ...], parts: _Parts, progress: Progres
 def _boot(machines: tuple[hosts.Machine, ...], parts: _Parts, progress: Progress) -> None:
     off = [machine for machine in machines if not hosts.running(machine)]
     for machine in machines:
-        if hosts.outdated(machine, parts.disks):
-            remedy = "its disks start anew" if machine in off else "run `kimi-infra lab reset`"
-            progress.say(f"{machine.name} was made by another version of the lab: {remedy}")
+        if machine in off and hosts.outdated(machine, parts.disks):
+            progress.say(f"{machine.name} was made by another version of the lab: its disks start anew")
+        elif machine not in off and hosts.renewed(machine, parts.disks):
+            progress.say(
+                f"{machine.name} was started by another version of the lab and is left as it is: "
+                f"`kimi-infra lab reset {machine.name}` renews it"
+            )
     if not off:
         side_by_side([functools.partial(hosts.wait_ready, machine) for machine in machines])
         return

@@ -26,6 +26,13 @@ def up() -> None:
 
 
 @app.command()
+def build() -> None:
+    """Build what the lab is made of and start nothing; done at once when all is there."""
+    with _refusals():
+        api.build(typer.echo)
+
+
+@app.command()
 def down(
     *,
     purge: Annotated[
@@ -70,8 +77,10 @@ def ssh(
     command: Annotated[list[str] | None, typer.Argument(help="A command; a login shell without one.")] = None,
 ) -> None:
     """Log in to a host, or run a command on it, as the user ops."""
+    # Words behind the host are taken as they are, a separating -- included.
+    words = (command or [])[1:] if command and command[0] == "--" else command or []
     with _refusals():
-        argv = api.ssh_argv(host, command or ())
+        argv = api.ssh_argv(host, words)
     os.execvp(argv[0], argv)  # noqa: S606 - takes our place, so that exit code and terminal are ssh's own
 
 

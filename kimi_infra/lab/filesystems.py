@@ -6,6 +6,7 @@ import hashlib
 import os
 import re
 import shutil
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +38,9 @@ USER = "ops"
 _FORMAT = "1"
 """Raise to rebuild what the inputs below do not show."""
 
+_KEPT = 30 * 86400
+"""Seconds without an `up` after which an older version is deleted."""
+
 _HOST_SET_UP = f"""set -eu
 chroot "$1" useradd --create-home --shell /bin/bash {USER}
 echo '{USER} ALL=(ALL:ALL) NOPASSWD: ALL' > "$1/etc/sudoers.d/{USER}"
@@ -66,6 +70,7 @@ class Cached:
     def ensure(self, progress: Progress, build: Callable[[Path], None]) -> Path:
         """Build it if it is not there; a build that broke off leaves nothing that counts."""
         if self.ready:
+            os.utime(self.path)
             return self.path
         with locked(self.path.with_name(f"{self.path.name}.lock"), progress, self.title):
             if not self.ready:
@@ -75,7 +80,16 @@ class Cached:
                 with progress.step(f"building {self.title}"):
                     build(part)
                 part.rename(self.path)
+        self._forget_older(progress)
         return self.path
+
+    def _forget_older(self, progress: Progress) -> None:
+        # Each version of the runtime takes 5 GB; its date is that of its last use.
+        kind = self.path.name.rpartition("-")[0]
+        for other in self.path.parent.glob(f"{kind}-*/"):
+            if other != self.path and time.time() - other.stat().st_mtime > _KEPT:
+                progress.say(f"deleting {other}: not used for {_KEPT // 86400} days")
+                shutil.rmtree(other)
 
 
 def key(*parts: str) -> str:

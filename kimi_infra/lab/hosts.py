@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -13,12 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kimi_infra.errors import LabError
-from kimi_infra.lab import filesystems, layout, mirror, network, processes, run
+from kimi_infra.lab import filesystems, keeper, layout, mirror, network, processes, run
 
 _BOOTS_WITHIN = 60.0
 """Seconds from start to a running system that SSH reaches; 2 are usual."""
 _STOPS_WITHIN = 60.0
 """Seconds of an orderly shutdown, in which engines end."""
+_EMPTY_WITHIN = 30.0
+"""Seconds until the kernel has taken a dead host's processes out of its control group."""
 _INTERFACE = "host0"
 _OPS_ID = 1000
 """User and group id of the first user that useradd makes."""
@@ -132,24 +135,12 @@ def start(machine: Machine, disks: Disks) -> None:
         record.unlink(missing_ok=True)
     # The kernel may keep the link of a host that lost power while its connections close.
     network.remove(network.link(machine.lab, machine.name))
-    config = files.root / "keeper.json"
-    config.write_text(
-        json.dumps(
-            {
-                "mount": _mount_argv(files, disks),
-                "nspawn": _nspawn_argv(machine, disks),
-                "nspawn_pid": str(files.nspawn_pid),
-                "init_pid": str(files.init_pid),
-            }
-        ),
-        encoding="utf-8",
-    )
-    keeper = Path(__file__).with_name("keeper.py")
+    files.order.write_text(_order(machine, disks), encoding="utf-8")
     processes.spawn(
         files.keeper_pid,
         [
             *("unshare", "--mount", "--propagation", "private"),
-            *(sys.executable, "-I", str(keeper), str(config)),
+            *(sys.executable, "-I", keeper.__file__, str(files.order)),
         ],
         mark=machine.lab.state,
         log=files.console,
@@ -158,19 +149,30 @@ def start(machine: Machine, disks: Disks) -> None:
     )
 
 
+def renewed(machine: Machine, disks: Disks) -> bool:
+    """Whether the host would be started in another way today: another version of the lab started it."""
+    order = machine.files.order
+    return order.exists() and order.read_text(encoding="utf-8") != _order(machine, disks)
+
+
 def outdated(machine: Machine, disks: Disks) -> bool:
     """Whether the host's disk lies on another root file system than today's (an overlay cannot move)."""
-    try:
-        config = json.loads((machine.files.root / "keeper.json").read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    order = machine.files.order
+    if not order.exists():
         return False
-    return bool(config["mount"] != _mount_argv(machine.files, disks))
+    mount = json.loads(order.read_text(encoding="utf-8"))["mount"]
+    return bool(mount != _mount_argv(machine.files, disks))
 
 
 def running(machine: Machine) -> bool:
-    """Whether the host runs, with the keeper that a reboot needs."""
+    """Whether the host runs or is between two boots, with the keeper that a reboot needs."""
     files = machine.files
-    return all(processes.read(record) for record in (files.keeper_pid, files.nspawn_pid, files.init_pid))
+    keeping, nspawn, init = (
+        processes.read(record) is not None for record in (files.keeper_pid, files.nspawn_pid, files.init_pid)
+    )
+    # Without systemd-nspawn a host runs on, but can neither be stopped nor rebooted.
+    orphan = init and not nspawn
+    return keeping and not orphan
 
 
 def wait_ready(machine: Machine, *, not_boot: str | None = None, seconds: float = _BOOTS_WITHIN) -> str:
@@ -205,22 +207,25 @@ def power_loss(machine: Machine) -> None:
     # First the link, so that the dying processes cannot tell their peers.
     if network.exists(link):
         run.attempt(["ip", "link", "set", link, "down"])
-    # The host's own PID 1: without systemd-nspawn alone it would run on.
-    init, nspawn, keeper = (processes.read(r) for r in (files.init_pid, files.nspawn_pid, files.keeper_pid))
-    for process in (init, nspawn, keeper):
-        if process is not None and process is init:
-            processes.send(process, signal.SIGKILL)
-            processes.wait(process, seconds=20)
-        elif not (process is None or processes.wait(process, seconds=5)):
+    nspawn, guardian = processes.read(files.nspawn_pid), processes.read(files.keeper_pid)
+    # The host's own PID 1: systemd-nspawn alone may end and leave the host running.
+    init = processes.read(files.init_pid) or _init_of(nspawn)
+    if init is not None:
+        processes.send(init, signal.SIGKILL)
+        processes.wait(init, seconds=20)
+    for process in (nspawn, guardian):
+        # They follow their host by themselves.
+        if process is not None and not processes.wait(process, seconds=5):
             processes.end(process, seconds=0, gently=signal.SIGKILL)
     network.remove(link)
+    _remove_groups(machine)
 
 
 def power_off(machine: Machine) -> None:
     """Press the power button and wait; a host that does not stop loses power."""
-    keeper = processes.read(machine.files.keeper_pid)
-    if keeper is not None and running(machine) and processes.send(keeper, signal.SIGTERM):
-        processes.wait(keeper, seconds=_STOPS_WITHIN)
+    guardian = processes.read(machine.files.keeper_pid)
+    if guardian is not None and running(machine) and processes.send(guardian, signal.SIGTERM):
+        processes.wait(guardian, seconds=_STOPS_WITHIN)
     power_loss(machine)
 
 
@@ -231,6 +236,42 @@ def wipe(machine: Machine) -> None:
         shutil.rmtree(folder, ignore_errors=True)
         if folder.exists():
             raise LabError(f"{folder}: cannot be deleted; see whether a process of the host still uses it")
+
+
+def _remove_groups(machine: Machine) -> None:
+    name = network.machine(machine.lab, machine.name)
+    mountinfo = Path("/proc/self/mountinfo").read_text(encoding="utf-8")
+    end = time.monotonic() + _EMPTY_WITHIN
+    for folder in keeper.groups(name, mountinfo):
+        while folder.exists():
+            # Its files are the kernel's; only folders are removed, the innermost first.
+            for path, _, _ in os.walk(folder, topdown=False):
+                with contextlib.suppress(OSError):
+                    Path(path).rmdir()
+            if folder.exists():
+                if time.monotonic() > end:
+                    raise LabError(f"{folder}: processes of {machine.name} are left in this control group")
+                # Processes that were killed leave their group a moment later.
+                time.sleep(0.02)
+
+
+def _init_of(nspawn: processes.Process | None) -> processes.Process | None:
+    pid = None if nspawn is None else keeper.init_of(nspawn.pid)
+    return None if pid is None else processes.identify(pid)
+
+
+def _order(machine: Machine, disks: Disks) -> str:
+    """What the keeper is told."""
+    files = machine.files
+    return json.dumps(
+        {
+            "machine": network.machine(machine.lab, machine.name),
+            "mount": _mount_argv(files, disks),
+            "nspawn": _nspawn_argv(machine, disks),
+            "nspawn_pid": str(files.nspawn_pid),
+            "init_pid": str(files.init_pid),
+        }
+    )
 
 
 def _mount_argv(files: layout.HostLayout, disks: Disks) -> list[str]:

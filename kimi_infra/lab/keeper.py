@@ -21,6 +21,29 @@ from typing import Any
 REBOOT = 133
 
 
+def groups(machine: str, mountinfo: str) -> tuple[Path, ...]:
+    """Folders of the host's own control group, from the text of /proc/self/mountinfo.
+
+    systemd-nspawn makes its group below its caller's: without one of their own all hosts would
+    share one tree, and a service that stops on one would wait for its namesakes on the others.
+    """
+    found: dict[str, Path] = {}
+    for line in mountinfo.splitlines():
+        before, _, after = line.partition(" - ")
+        kind, _, options = after.split(" ", 2)
+        # Of the older kind only systemd's own hierarchy matters; the controllers' stay the caller's.
+        if kind == "cgroup2" or (kind == "cgroup" and "name=systemd" in options.split(",")):
+            found.setdefault(kind, Path(before.split()[4]) / f"kimi-lab-{machine}")
+    return tuple(found.values())
+
+
+def join(folders: tuple[Path, ...]) -> None:
+    """Move this process, and so all that it starts, into the groups."""
+    for folder in folders:
+        folder.mkdir(exist_ok=True)
+        (folder / "cgroup.procs").write_text("0", encoding="ascii")
+
+
 def record(path: Path, pid: int) -> None:
     """Note pid, start and boot, as kimi_infra.lab.processes reads them."""
     try:
@@ -68,6 +91,7 @@ def run_once(config: dict[str, Any]) -> int:
 def main() -> int:
     """Mount the disk and boot until the host is off."""
     config = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    join(groups(config["machine"], Path("/proc/self/mountinfo").read_text(encoding="utf-8")))
     subprocess.run(config["mount"], check=True)
     while True:
         code = run_once(config)

@@ -53,6 +53,11 @@ class HostLayout:
         return self.root / "identity"
 
     @property
+    def order(self) -> Path:
+        """What the host's keeper was told at the last start."""
+        return self.root / "keeper.json"
+
+    @property
     def keeper_pid(self) -> Path:
         """Record of the process that keeps the host running."""
         return self.root / "keeper.pid"

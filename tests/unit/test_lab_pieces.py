@@ -6,10 +6,12 @@ import gzip
 import hashlib
 import ipaddress
 import json
+import os
 import re
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -22,6 +24,7 @@ from kimi_infra.lab import (
     hosts,
     image,
     inventory,
+    keeper,
     layout,
     mirror,
     network,
@@ -126,6 +129,25 @@ def test_links_fit_the_kernels_limit(tmp_path: Path) -> None:
     assert all(len(name) <= 15 for name in names)
 
 
+@pytest.mark.parametrize(
+    ("mountinfo", "folders"),
+    [
+        ("1 0 0:1 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw", ["/sys/fs/cgroup/kimi-lab-x"]),
+        (
+            (
+                "1 0 0:1 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n"
+                "2 0 0:2 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,xattr,name=systemd\n"
+                "3 0 0:3 / /sys/fs/cgroup/unified rw shared:4 - cgroup2 cgroup2 rw"
+            ),
+            ["/sys/fs/cgroup/systemd/kimi-lab-x", "/sys/fs/cgroup/unified/kimi-lab-x"],
+        ),
+    ],
+)
+def test_each_host_has_a_control_group_of_its_own(mountinfo: str, folders: list[str]) -> None:
+    """The group lies in the unified hierarchy and in systemd's own, never in a controller's."""
+    assert [str(folder) for folder in keeper.groups("x", mountinfo)] == folders
+
+
 def test_only_ssh_clients_count_as_masters() -> None:
     """Of the processes that have a connection to a host, ssh alone is named, each once."""
     listing = (
@@ -163,6 +185,32 @@ def test_a_built_thing_is_not_built_again(tmp_path: Path) -> None:
     thing.ensure(progress.Progress(lines.append), lambda part: (part / "second").touch())
     assert (thing.path / "first").exists()
     assert len(lines) == 2
+
+
+def test_versions_that_nobody_uses_are_deleted(tmp_path: Path) -> None:
+    """A new build deletes versions of the same thing unused for 30 days, and nothing else."""
+    ages = {"thing-old": 31, "thing-recent": 29, "other-old": 31}
+    for name, days in ages.items():
+        (tmp_path / name).mkdir()
+        os.utime(tmp_path / name, (time.time() - days * 86400,) * 2)
+    lines: list[str] = []
+    thing = filesystems.Cached(path=tmp_path / "thing-new", title="a thing")
+    thing.ensure(progress.Progress(lines.append), lambda part: (part / "x").touch())
+    assert {path.name for path in tmp_path.iterdir() if path.is_dir()} == {
+        "thing-new",
+        "thing-recent",
+        "other-old",
+    }
+    assert lines[-1] == f"deleting {tmp_path / 'thing-old'}: not used for 30 days"
+
+
+def test_a_used_version_counts_as_new(tmp_path: Path) -> None:
+    """Using what is built renews its date."""
+    thing = filesystems.Cached(path=tmp_path / "thing-1", title="a thing")
+    thing.path.mkdir()
+    os.utime(thing.path, (0, 0))
+    thing.ensure(progress.Progress(progress.silent), lambda _part: None)
+    assert time.time() - thing.path.stat().st_mtime < 60
 
 
 def test_a_lock_that_is_held_is_waited_for(tmp_path: Path) -> None:
@@ -211,6 +259,7 @@ def test_one_layer_gives_one_digest(tmp_path: Path) -> None:
     config = json.loads(blobs[one.image_id.removeprefix("sha256:")])
     assert config["config"]["Entrypoint"] == ["vllm", "serve"]
     packed = blobs[manifest["layers"][0]["digest"].removeprefix("sha256:")]
+    assert packed[4:8] == bytes(4)  # the time in gzip's header would make each second another image
     assert gzip.decompress(packed) == layer.read_bytes()
     assert config["rootfs"]["diff_ids"] == [f"sha256:{hashlib.sha256(layer.read_bytes()).hexdigest()}"]
 

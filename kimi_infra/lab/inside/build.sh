@@ -14,8 +14,8 @@ uv pip install -q --no-deps --no-build-isolation --python "$python" "$lab/.conne
 rm -rf "$lab/.uv" "$lab/.connector"
 
 # Loaded at run time by a GPU only, and half a gigabyte.
-nvidia=$lab/runtime/lib/python3*/site-packages/nvidia
-rm -f $nvidia/cudnn/lib/libcudnn_*.so* $nvidia/cu13/lib/libnvrtc.alt.so* $nvidia/cu13/lib/libnvperf*.so*
+find "$lab/runtime/lib" \( -path '*/nvidia/cudnn/lib/libcudnn_*' -o -path '*/nvidia/cu13/lib/libnvrtc.alt*' \
+    -o -path '*/nvidia/cu13/lib/libnvperf*' \) -delete
 
 # The containers see this path read-only, so nothing caches byte code later:
 # without it each process of an engine compiles everything again.
