@@ -49,8 +49,11 @@ def look(path: pathlib.Path) -> dict[str, Any]:
     if path.is_symlink():
         return {"kind": "link", "target": str(path.readlink())}
     if path.is_dir():
-        return {"kind": "directory", "empty": not any(path.iterdir())}
+        mode = stat.S_IMODE(path.stat().st_mode)
+        return {"kind": "directory", "empty": not any(path.iterdir()), "mode": mode}
     found = path.stat()
+    if not stat.S_ISREG(found.st_mode):
+        return {"kind": "other"}  # a socket or a device: can be removed, not given back
     content = base64.b64encode(path.read_bytes()).decode()
     owner = {"uid": found.st_uid, "gid": found.st_gid}
     return {"kind": "file", "content": content, "mode": stat.S_IMODE(found.st_mode), **owner}
@@ -78,7 +81,8 @@ def restore(path: pathlib.Path, earlier: dict[str, Any]) -> None:
     if earlier["kind"] == "link":
         path.symlink_to(earlier["target"])
     if earlier["kind"] == "directory":
-        path.mkdir(mode=0o755, exist_ok=True)
+        path.mkdir(exist_ok=True)
+        path.chmod(earlier["mode"])
     if earlier["kind"] == "file":
         path.write_bytes(base64.b64decode(earlier["content"]))
         os.chown(path, earlier["uid"], earlier["gid"])

@@ -82,14 +82,16 @@ def test_a_folder_in_use_stays(host: Host) -> None:
 
 def test_docker_data_goes_when_told_so(host: Host) -> None:
     """An empty folder is emptied and kept, an absent one goes, one that held something is its owner's."""
-    (host.root / "empty").mkdir()
+    (host.root / "empty").mkdir(mode=0o750)
     held = host.lay("held/before")
     host.take("empty", "absent", "held")
     for name in ("empty/overlay2/layer", "absent/layer", "held/since"):
         host.lay(name)
+    (host.root / "empty").chmod(0o710)  # as dockerd does to /var/lib/docker
     host.restore(recursive=True)
     assert sorted(path.name for path in host.root.iterdir()) == ["empty", "held"]
     assert not list((host.root / "empty").iterdir())
+    assert (host.root / "empty").stat().st_mode & 0o777 == 0o750
     assert sorted(path.name for path in held.parent.iterdir()) == ["before", "since"]
 
 
