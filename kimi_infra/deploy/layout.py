@@ -68,7 +68,7 @@ def rank_config(plan: DeploymentPlan, rank: RankPlan) -> Mapping[str, object]:
 
 def _layout(plan: DeploymentPlan, rank: RankPlan, resolve: Resolver) -> HostLayout:
     name = plan.deployment.name
-    owner = paths.target(name)
+    boot = paths.boot_unit(name)
     config = json.dumps(rank_config(plan, rank), indent=2) + "\n"
     environment = envfile.docker([(entry.name, entry.value) for entry in rank.env])
     return HostLayout(
@@ -81,10 +81,11 @@ def _layout(plan: DeploymentPlan, rank: RankPlan, resolve: Resolver) -> HostLayo
             HostFile(path=paths.rank_config(name), content=config, mode="0644"),
             HostFile(path=paths.engine_env(name), content=environment, mode="0644"),
             HostFile(path=paths.secret_env(name), content=_secrets(plan, resolve), mode="0600", secret=True),
-            HostFile(path=paths.unit_path(owner), content=units.target(plan), mode="0644"),
+            HostFile(path=paths.unit_path(paths.target(name)), content=units.target(plan), mode="0644"),
+            HostFile(path=paths.unit_path(boot), content=units.boot(plan), mode="0644"),
             HostFile(path=paths.unit_path(rank.unit), content=units.rank(plan, rank), mode="0644"),
         ),
-        units=(owner, rank.unit),
+        units=(boot, rank.unit),
         serving_unit=rank.unit,
     )
 

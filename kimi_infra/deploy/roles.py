@@ -26,6 +26,7 @@ def host_data(
         "container_runtime": {
             "daemon": {"features": {"cdi": True}},
             "registry_cas": _registry_cas(deployments),
+            "restart_ok": all("restart" in d.allow for d in deployments),
         },
         "serving_image": {
             "images": [{"name": d.image.name, "reference": d.image.reference} for d in deployments]
@@ -63,6 +64,7 @@ def _serve(plan: DeploymentPlan, layout: HostLayout) -> Data:
         "name": name,
         "unit": layout.serving_unit,
         "target": paths.target(name),
+        "enabled": list(layout.units),
         "directories": [{"path": path, "mode": "0755"} for path in _directories(layout)],
         "files": [_file(file) for file in layout.files if not file.secret],
         "config": paths.rank_config(name),

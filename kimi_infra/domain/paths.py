@@ -40,6 +40,11 @@ def target(name: str) -> str:
     return f"kimi-{name}.target"
 
 
+def boot_unit(name: str) -> str:
+    """Name of the unit that starts the deployment's target after a boot."""
+    return f"kimi-{name}-boot.service"
+
+
 def unit_path(unit: str) -> str:
     """Where a unit's file lies."""
     return f"{UNIT_ROOT}/{unit}"

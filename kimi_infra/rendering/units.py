@@ -11,20 +11,43 @@ START_LIMIT_BURST = 5
 _RESTART_PAUSE = 5
 """Seconds; long enough for the other side of a lost connection to have ended too."""
 
+_BOOT_LIMIT = 900
+"""Seconds that a boot may take before ranks start all the same; GPU servers need minutes."""
+
 _MANAGED = "# Written by kimi_infra; a change made here is overwritten.\n"
 
 
 def target(plan: DeploymentPlan) -> str:
     """Return the target that a deployment's rank hangs on.
 
-    Without default dependencies, multi-user.target is not ordered after it:
-    boot completes while the engine is still loading.
+    Without default dependencies it is not ordered after its ranks: it is active while they load.
     """
     name = plan.deployment.name
     return (
         f"{_MANAGED}[Unit]\n"
         f"Description=Serving ranks of deployment {systemd.text(name)} on this host\n"
         "DefaultDependencies=no\n"
+        "Conflicts=shutdown.target\n"
+        "Before=shutdown.target\n"
+    )
+
+
+def boot(plan: DeploymentPlan) -> str:
+    """Return the unit that starts a deployment's target once the host has booted.
+
+    A rank's start takes up to an hour. As a job of the boot it would keep the host in the state
+    `starting` for as long, and whoever waits for the end of the boot with it.
+    """
+    name = plan.deployment.name
+    started = f"systemctl start --no-block {paths.target(name)}"
+    # Another unit that never ends its start must not keep us from serving.
+    wait = f"timeout {_BOOT_LIMIT} systemctl is-system-running --wait"
+    return (
+        f"{_MANAGED}[Unit]\n"
+        f"Description=Start of deployment {systemd.text(name)} after a boot\n"
+        "\n[Service]\n"
+        "Type=exec\n"
+        f"ExecStart={systemd.exec_line(('/bin/sh', '-c', f'{wait}; exec {started}'))}\n"
         "\n[Install]\n"
         "WantedBy=multi-user.target\n"
     )

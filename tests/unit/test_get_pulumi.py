@@ -231,7 +231,7 @@ def test_a_pinned_checksum_goes_before_the_published_one(
     pinned.write_text(f"{'b' * 64}  {ARCHIVE}\n", encoding="utf-8")
     monkeypatch.setattr(get_pulumi, "PINNED_SUMS", pinned)
     server.publish(a_release())
-    with pytest.raises(get_pulumi.RefusedError, match="published is b{64}"):
+    with pytest.raises(get_pulumi.RefusedError, match=r"published is b{64}"):
         get_pulumi.folder_for_path(PINNED, place)
 
 

@@ -72,6 +72,7 @@ def test_systemd_has_nothing_to_say_about_the_units(tmp_path: Path) -> None:
     names = sorted(path.name for path in tmp_path.iterdir() if path.suffix in {".service", ".target"})
     assert names == [
         "docker.service",
+        "kimi-kimi-boot.service",
         "kimi-kimi.target",
         "vllm-kimi-head.service",
         "vllm-kimi-worker.service",

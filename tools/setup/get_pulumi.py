@@ -61,7 +61,7 @@ TOLD_EVERY = 10.0
 ATTEMPTS = 4
 PAUSE = 1.0
 """Seconds before the second attempt; each further one waits twice as long."""
-BLOCK = 1 << 18
+BLOCK = 1 << 18  # bytes
 TOO_FAR = 416
 """HTTP status: what we have is no beginning of what there is."""
 SERVER_ERRORS = 500
@@ -134,14 +134,12 @@ def find(path: Path, pattern: str) -> str:
 
 def version_of(program: Path) -> str | None:
     """The version that a pulumi prints; None if it does not run."""
-    env = {**os.environ, "PULUMI_SKIP_UPDATE_CHECK": "true"}
+    asked, env = [str(program), "version"], {**os.environ, "PULUMI_SKIP_UPDATE_CHECK": "true"}
     try:
-        ran = subprocess.run(
-            [str(program), "version"], env=env, capture_output=True, text=True, timeout=60, check=True
-        )
+        told = subprocess.run(asked, env=env, capture_output=True, text=True, timeout=60, check=True).stdout
     except (OSError, subprocess.SubprocessError):
         return None
-    return ran.stdout.strip().lstrip("v") if re.fullmatch(r"v?\d+\.\d+\.\d+\S*\s*", ran.stdout) else None
+    return told.strip().lstrip("v") if re.fullmatch(r"v?\d+\.\d+\.\d+\S*\s*", told) else None
 
 
 def on_path(minimum: str, place: Place) -> Path | None:
@@ -183,11 +181,12 @@ def archive_name(release: str) -> str:
     Raises:
         UnavailableError: there is none.
     """
-    machine = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64", "arm64": "arm64"}.get(platform.machine())
-    system = {"Linux": "linux", "Darwin": "darwin"}.get(platform.system())
-    if machine is None or system is None:
-        raise UnavailableError(f"no release for {platform.system()} on {platform.machine()}")
-    return f"pulumi-v{release}-{system}-{machine}.tar.gz"
+    machines = {"x86_64": "x64", "aarch64": "arm64", "arm64": "arm64"}
+    systems = {"Linux": "linux", "Darwin": "darwin"}
+    system, machine = platform.system(), platform.machine()
+    if system not in systems or machine not in machines:
+        raise UnavailableError(f"no release for {system} on {machine}")
+    return f"pulumi-v{release}-{systems[system]}-{machines[machine]}.tar.gz"
 
 
 def from_release(place: Place, new: Path) -> None:
@@ -239,9 +238,7 @@ def sum_of(name: str, text: str, where: str) -> str:
     """One file's line of a list of SHA-256 sums."""
     found = re.search(rf"^([0-9a-fA-F]{{64}})\s+\*?{re.escape(name)}$", text, re.MULTILINE)
     if found is None:
-        raise UnavailableError(
-            f"{where} has no SHA-256 of {name}, and what cannot be checked is not installed"
-        )
+        raise UnavailableError(f"{where} has no SHA-256 of {name}; what cannot be checked is not installed")
     return found.group(1).lower()
 
 
@@ -298,10 +295,9 @@ def download(url: str, target: Path) -> None:
                 raise UnavailableError(f"{url}: {reason}") from error
         except (OSError, http.client.HTTPException) as error:
             reason = str(error.reason if isinstance(error, urllib.error.URLError) else error)
+            # A server that was never reached will not be reached a second later.
             if isinstance(error, urllib.error.URLError) and not target.exists():
-                raise UnavailableError(
-                    f"{url}: {reason}"
-                ) from error  # never reached: a second time is no better
+                raise UnavailableError(f"{url}: {reason}") from error
         else:
             return
         have = target.stat().st_size if target.exists() else 0
@@ -470,8 +466,7 @@ def alone(place: Place) -> Iterator[None]:
 
 def folder_for_path(pinned: Pins, place: Place) -> Path:
     """Find or get pulumi; return its folder."""
-    found = on_path(pinned.minimum, place)
-    if found is not None:
+    if found := on_path(pinned.minimum, place):
         return found
     with alone(place):
         if not is_kept(place):
@@ -497,7 +492,7 @@ def main() -> None:
         print(announcement(pinned, place) if chosen.announce else folder_for_path(pinned, place))
     except KeyboardInterrupt:
         sys.exit(130)
-    except (UnavailableError, RefusedError) as error:
+    except (UnavailableError, RefusedError, OSError) as error:  # OSError: the cache's disk
         sys.exit(str(error))
 
 

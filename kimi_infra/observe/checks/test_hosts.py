@@ -6,6 +6,7 @@ import hashlib
 
 from testinfra.host import Host as Machine
 
+from kimi_infra.domain import paths
 from kimi_infra.domain.plan import DeploymentPlan, HostFile, HostLayout, RankPlan
 from kimi_infra.rendering import units
 
@@ -43,7 +44,8 @@ def test_unit(machine: Machine, plan: DeploymentPlan, rank: RankPlan) -> None:
     """The rank's unit is enabled, through its target, and active."""
     unit = machine.service(rank.unit)
     assert unit.is_enabled, f"{rank.host.name}: {rank.unit} would not start at boot"
-    assert machine.service(f"kimi-{plan.deployment.name}.target").is_enabled
+    boot = paths.boot_unit(plan.deployment.name)
+    assert machine.service(boot).is_enabled, f"{rank.host.name}: {boot} would not start {rank.unit} at boot"
     state = machine.run("systemctl is-active %s", rank.unit).stdout.strip()
     assert state == "active", f"{rank.host.name}: {rank.unit} is {state}; see journalctl -u {rank.unit}"
 
