@@ -6,7 +6,7 @@ import contextlib
 import functools
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from kimi_infra.lab import (
     run,
     runtime,
     services,
+    stack,
 )
 from kimi_infra.lab.progress import Progress, Report, locked, side_by_side, silent
 
@@ -131,6 +132,14 @@ def reset(names: Sequence[str] | None = None, report: Report = silent) -> LabInf
         with progress.step(f"resetting {', '.join(machine.name for machine in chosen)}"):
             side_by_side([functools.partial(_reset_one, machine, parts) for machine in chosen])
         return _info(lab, measure=False)
+
+
+def pulumi_environment() -> Mapping[str, str]:
+    """The variables by which ``pulumi`` keeps this lab's stack with the lab."""
+    lab = layout.current()
+    if network.chosen(lab) is None:
+        raise LabError("the lab has never been up; run `kimi-infra lab up`")
+    return stack.environment(lab)
 
 
 def ssh_argv(host: str, command: Sequence[str] = ()) -> tuple[str, ...]:

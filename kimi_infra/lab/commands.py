@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 from collections.abc import Iterator
 from typing import Annotated
 
@@ -30,6 +31,15 @@ def build() -> None:
     """Build what the lab is made of and start nothing; done at once when all is there."""
     with _refusals():
         api.build(typer.echo)
+
+
+@app.command()
+def env() -> None:
+    """Print shell lines that point pulumi to the lab's own backend: eval "$(kimi-infra lab env)"."""
+    with _refusals():
+        found = api.pulumi_environment()
+    for name, value in found.items():
+        typer.echo(f"export {name}={shlex.quote(value)}")
 
 
 @app.command()

@@ -33,6 +33,8 @@ class Converged:
 
     untouched: Untouched
     first: operator.Run
+    laid_down: dict[str, str]
+    """Host -> what the run laid down, as :func:`tests.lab.operator.laid_down` gives it."""
 
 
 @pytest.fixture(scope="session")
@@ -59,4 +61,5 @@ def converged(untouched: Untouched) -> Converged:
     """Run site.yml from hosts as delivered."""
     first = operator.playbook("site")
     assert first.code == 0, first.output[-5000:]
-    return Converged(untouched=untouched, first=first)
+    laid_down = {name: operator.laid_down(name) for name in operator.UNITS}
+    return Converged(untouched=untouched, first=first, laid_down=laid_down)

@@ -110,3 +110,27 @@ def replace_text(path: Path, old: str, new: str) -> None:
 def host_keys(inventory: Path) -> dict[str, str]:
     """Return each host's pinned key as the inventory gives it."""
     return {host.name: host.host_key for host in site.read(inventory).hosts}
+
+
+def secrets() -> dict[str, str]:
+    """Return the lab's secrets, to be looked for where they must not be."""
+    deployment = site.deployment(site.read_ready(INVENTORY), None)
+    assert deployment.api.key
+    assert deployment.hub_token
+    return {
+        "API key": Path(deployment.api.key.key).read_text().strip(),
+        "hub token": Path(deployment.hub_token.key).read_text().strip(),
+    }
+
+
+def laid_down(host: str) -> str:
+    """Return hashes and modes of everything that was laid down on a host, and its image's ID."""
+    listing = on_host(
+        host,
+        "sh",
+        "-c",
+        "'find /etc/kimi-infra /usr/local/lib/kimi-infra /etc/systemd/system /etc/docker"
+        ' -type f -printf "%p %m %u:%g\\n" -exec sha256sum {} \\; | sort\'',
+    )
+    images = on_host(host, "docker", "images", "--no-trunc", "--quiet")
+    return listing + images

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import subprocess
-from pathlib import Path
 
 import pytest
 
 from kimi_infra import lab
-from kimi_infra.deploy import site
 from tests.lab import operator
 from tests.lab.conftest import Converged
 
@@ -27,21 +25,11 @@ ALLOWED = (
 )
 
 
-def _secrets() -> dict[str, str]:
-    deployment = site.deployment(site.read_ready(operator.INVENTORY), None)
-    assert deployment.api.key
-    assert deployment.hub_token
-    return {
-        "API key": Path(deployment.api.key.key).read_text().strip(),
-        "hub token": Path(deployment.hub_token.key).read_text().strip(),
-    }
-
-
 @pytest.mark.parametrize("host", list(operator.UNITS))
 def test_no_file_of_a_host_holds_a_secret_but_its_own(converged: Converged, host: str) -> None:
     """A search of all that is written on a host finds each canary in the secret file and docker's record."""
     assert converged.first.code == 0
-    for name, secret in _secrets().items():
+    for name, secret in operator.secrets().items():
         listing = operator.on_host(
             host, "grep", "-rlaFs", "--devices=skip", "-f", "-", *SEARCHED, stdin=f"{secret}\n", check=False
         )
@@ -76,7 +64,7 @@ def test_no_command_line_journal_or_unit_shows_a_secret(converged: Converged, ho
         "unit": operator.on_host(host, "systemctl", "cat", unit),
         "properties": operator.on_host(host, "systemctl", "show", unit),
     }
-    for name, secret in _secrets().items():
+    for name, secret in operator.secrets().items():
         assert [place for place, text in shown.items() if secret in text] == [], name
 
 
@@ -95,14 +83,14 @@ def test_what_ansible_and_the_cli_print_shows_no_secret(converged: Converged) ->
         "render": rendered.stdout + rendered.stderr,
         "status": status.stdout + status.stderr,
     }
-    for name, secret in _secrets().items():
+    for name, secret in operator.secrets().items():
         assert [place for place, text in texts.items() if secret in text] == [], name
 
 
 def test_the_controller_keeps_no_secret(converged: Converged) -> None:
     """Neither the checkout nor temporary folders hold a canary after all runs."""
     assert converged.first.code == 0
-    for name, secret in _secrets().items():
+    for name, secret in operator.secrets().items():
         done = subprocess.run(
             [
                 "grep",

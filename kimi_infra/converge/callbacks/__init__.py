@@ -1,0 +1,1 @@
+"""Callbacks that Ansible loads by their path."""
