@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from kimi_infra import lab
 from tests.lab import operator
@@ -185,3 +188,42 @@ def test_the_passphrase_and_the_secrets_are_nowhere_in_clear(up: str, pulumi: En
     texts = [path.read_text(errors="replace") for path in backend.rglob("*") if path.is_file()]
     assert texts
     assert not [canary for canary in canaries if any(canary in text for text in (*texts, up))]
+
+
+def test_hosts_that_do_not_answer_are_an_error_that_names_them(pulumi: Engine, tmp_path: Path) -> None:
+    """Two addresses that no lab host has: an error within 30 s, never "gone"; a plan works meanwhile."""
+    inventory = _unreachable(tmp_path)
+    project = yaml.safe_load((operator.ROOT / "Pulumi.yaml").read_text())
+    project["plugins"]["providers"][0]["path"] = str(operator.ROOT / "kimi_infra/cloud/bin")
+    project["runtime"]["options"]["virtualenv"] = sys.prefix
+    (tmp_path / "Pulumi.yaml").write_text(yaml.safe_dump(project))
+    (tmp_path / "Pulumi.absent.yaml").write_text(f"config:\n  kimi_infra:inventory: {inventory.name}\n")
+    shutil.copy(operator.ROOT / "__main__.py", tmp_path)
+    environ = {**pulumi.environ, "KIMI_API_KEY": "not-used"}
+    words = ["--stack", "absent", "--non-interactive", "--color=never"]
+    subprocess.run(
+        ["pulumi", "stack", "init", "absent"], cwd=tmp_path, env=environ, check=True, capture_output=True
+    )
+    began = time.monotonic()
+    done = subprocess.run(
+        ["pulumi", "preview", *words], cwd=tmp_path, env=environ, capture_output=True, text=True, check=False
+    )
+    assert time.monotonic() - began < 30
+    assert done.returncode != 0
+    for name in ("tray-a", "tray-b"):
+        assert name in done.stdout + done.stderr
+    assert operator.cli("plan", str(inventory)).returncode == 0
+
+
+def _unreachable(folder: Path) -> Path:
+    """Return a copy of the gb300 inventory, complete, whose addresses nobody has."""
+    copied = folder / "inventory"
+    shutil.copytree(operator.ROOT / "inventories" / "gb300-2node", copied)
+    key = next(iter(operator.host_keys(operator.INVENTORY).values()))
+    network = lab.status().hosts[0].address.rpartition(".")[0]
+    for name in ("hosts.yml", "deployment.yml"):
+        path = copied / name
+        text = re.sub(r'"<fill in: the public SSH host key[^"]*"', json.dumps(key), path.read_text())
+        text = re.sub(r'"<fill in: docker[^"]*"', f'"sha256:{"0" * 64}"', text)
+        path.write_text(text.replace("192.0.2.11", f"{network}.211").replace("192.0.2.12", f"{network}.212"))
+    return copied
