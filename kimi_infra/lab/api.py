@@ -115,6 +115,7 @@ def down(*, purge: bool = False, report: Report = silent) -> None:
             network.remove(net.bridge)
         if purge:
             shutil.rmtree(lab.inventory, ignore_errors=True)
+            lab.stack_settings.unlink(missing_ok=True)
             shutil.rmtree(lab.state)
 
 
@@ -222,6 +223,7 @@ def _prepared(lab: layout.Layout, progress: Progress) -> Iterator[tuple[tuple[ho
         machines = _machines(lab, net)
         _serve(machines, parts, progress)
         inventory.make_secrets(lab)
+        stack.write_settings(lab)
         inventory.write(lab, machines, image.identity(parts.storage.path))
         yield machines, parts
 

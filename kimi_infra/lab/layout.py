@@ -100,6 +100,11 @@ class Layout:
         return self.checkout / "inventories" / INVENTORY
 
     @property
+    def stack_settings(self) -> Path:
+        """The settings of the lab's Pulumi stack; pulumi itself adds the salt of the passphrase."""
+        return self.checkout / f"Pulumi.{INVENTORY}.yaml"
+
+    @property
     def client_key(self) -> Path:
         """Private SSH key of the user ops."""
         return self.state / "id_ed25519"

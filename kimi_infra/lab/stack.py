@@ -8,6 +8,13 @@ from collections.abc import Mapping
 from kimi_infra.lab import layout
 
 
+def write_settings(lab: layout.Layout) -> None:
+    """Lay down the stack's settings where there are none: they name the lab's inventory."""
+    if not lab.stack_settings.exists():
+        path = lab.inventory.relative_to(lab.checkout)
+        lab.stack_settings.write_text(f"config:\n  kimi_infra:inventory: {path}\n", encoding="utf-8")
+
+
 def environment(lab: layout.Layout) -> Mapping[str, str]:
     """Return the variables by which ``pulumi`` finds the lab's own backend; makes what they point to.
 
