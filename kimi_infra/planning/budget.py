@@ -14,7 +14,7 @@ from kimi_infra.domain.plan import Budget
 
 ENGINE_READY = "VLLM_ENGINE_READY_TIMEOUT_S"
 
-_VLLM_ENGINE_READY = 600
+VLLM_ENGINE_READY = 600
 """vLLM's default of the variable (vllm: envs.py), for recipes that do not set it."""
 _FLOOR = 120
 """Seconds below which no wait for another host or for a first compilation is worth bounding."""
@@ -26,9 +26,7 @@ _MARGIN = 60
 
 def budget(env: Sequence[EnvEntry], timeouts: Timeouts) -> Budget:
     """Compute all deadlines of one engine, in seconds."""
-    stated = max(
-        (int(entry.value) for entry in env if entry.name == ENGINE_READY), default=_VLLM_ENGINE_READY
-    )
+    stated = max((int(entry.value) for entry in env if entry.name == ENGINE_READY), default=VLLM_ENGINE_READY)
     engine_ready = max(stated, timeouts.engine_ready or 0)
     first_answer = max(_FLOOR, engine_ready // 6, timeouts.first_answer or 0)
     joined = max(_FLOOR, engine_ready // 4)

@@ -19,6 +19,7 @@ from kimi_infra.domain.launch import HEAD_IP, IFACE_NAME, EnvEntry, Flag, Launch
 from kimi_infra.domain.plan import Budget, Container, DeploymentPlan, Port, RankPlan, Volume
 from kimi_infra.domain.provenance import Origin, Provenance
 from kimi_infra.errors import Fault, SpecError
+from kimi_infra.planning.budget import ENGINE_READY, VLLM_ENGINE_READY
 from kimi_infra.planning.budget import budget as compute_budget
 
 Facts = Mapping[str, HostFacts]
@@ -132,11 +133,23 @@ def _rank(engine: _Engine, launch: Launch, host: Host, facts: HostFacts | None) 
         unit=f"vllm-{deployment.name}-{role}.service",
         serve_args=(deployment.model_path, *(token for flag in flags for token in flag.tokens)),
         flags=flags,
-        env=(*env, own_address),
+        env=(*_lengthened(env, engine.deadlines), own_address),
         secret_names=_secret_names(deployment),
         interface=interface,
         container=_container(deployment, engine.profile, role, facts),
     )
+
+
+def _lengthened(env: Sequence[EnvEntry], deadlines: Budget) -> tuple[EnvEntry, ...]:
+    """Give vLLM the plan's own deadline, or it gives up before anybody who waits for it."""
+    wanted = str(deadlines.engine_ready)
+    if any(entry.name == ENGINE_READY and entry.value == wanted for entry in env):
+        return tuple(env)
+    source = Provenance(origin=Origin.OPERATOR, source="deployment.yml timeouts.engine_ready")
+    ours = EnvEntry(name=ENGINE_READY, value=wanted, provenance=source)
+    if not any(entry.name == ENGINE_READY for entry in env):
+        return (*env, ours) if deadlines.engine_ready != VLLM_ENGINE_READY else tuple(env)
+    return tuple(ours if entry.name == ENGINE_READY else entry for entry in env)
 
 
 def _host_flags(deployment: Deployment, launch: Launch, deadlines: Budget) -> tuple[Flag, ...]:

@@ -134,3 +134,8 @@ def laid_down(host: str) -> str:
     )
     images = on_host(host, "docker", "images", "--no-trunc", "--quiet")
     return listing + images
+
+
+def state() -> Path:
+    """Return the folder of the lab's own files."""
+    return lab.status().state

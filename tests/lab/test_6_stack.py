@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,6 +71,15 @@ class Given:
     after: dict[str, dict[str, str]]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Up:
+    """One finished `pulumi up`."""
+
+    output: str
+    commands: str
+    """Every command line that was seen on this machine while it ran."""
+
+
 @pytest.fixture(scope="session")
 def pulumi(lab_up: lab.LabInfo) -> Engine:
     """Get the CLI as ./run does, and the lab's own backend."""
@@ -93,10 +104,19 @@ def delivered(converged: Converged, pulumi: Engine) -> Given:
 
 
 @pytest.fixture(scope="session")
-def up(delivered: Given, pulumi: Engine) -> str:
-    """Run `pulumi up` from hosts as delivered."""
+def up(delivered: Given, pulumi: Engine) -> Up:
+    """Run `pulumi up` from hosts as delivered, at the highest verbosity."""
     assert delivered.preview.code == 0
-    return pulumi.good("up", "--yes", "--skip-preview")
+    seen: set[str] = set()
+    ended = threading.Event()
+    sampler = threading.Thread(target=_sample_commands, args=(seen, ended))
+    sampler.start()
+    try:
+        said = pulumi.good("up", "--yes", "--skip-preview", "--logtostderr", "-v=9")
+    finally:
+        ended.set()
+        sampler.join()
+    return Up(output=said, commands="\n".join(seen))
 
 
 def test_a_preview_of_hosts_as_delivered_succeeds_and_changes_nothing(delivered: Given) -> None:
@@ -107,16 +127,16 @@ def test_a_preview_of_hosts_as_delivered_succeeds_and_changes_nothing(delivered:
         assert operator.differences(before, delivered.after[name], CHECK_NOISE) == []
 
 
-def test_pulumi_lays_down_the_bytes_that_ansible_lays_down(converged: Converged, up: str) -> None:
+def test_pulumi_lays_down_the_bytes_that_ansible_lays_down(converged: Converged, up: Up) -> None:
     """Units, env files, programs and image IDs are the same on both hosts, whichever front end wrote them."""
-    assert up
+    assert up.output
     for name in operator.UNITS:
         assert operator.laid_down(name) == converged.laid_down[name]
 
 
-def test_outputs_say_where_it_answers_and_that_all_is_in_sync(up: str, pulumi: Engine) -> None:
+def test_outputs_say_where_it_answers_and_that_all_is_in_sync(up: Up, pulumi: Engine) -> None:
     """Endpoint, image ID per host, plan hash; nothing waits for a restart."""
-    assert up
+    assert up.output
     found = pulumi.outputs()
     head = next(host.address for host in lab.status().hosts if host.name == operator.HEAD)
     assert found["endpoints"] == {"kimi": f"http://{head}:8000"}
@@ -127,18 +147,32 @@ def test_outputs_say_where_it_answers_and_that_all_is_in_sync(up: str, pulumi: E
     assert found["restartRequired"] == {}
 
 
-def test_a_second_up_changes_nothing(up: str, pulumi: Engine) -> None:
+def test_the_passphrase_and_the_secrets_are_nowhere_in_clear(up: Up, pulumi: Engine) -> None:
+    """Not in state, not in what `-v=9` prints, on no command line: passphrase, API key and hub token."""
+    passphrase = Path(pulumi.environ["PULUMI_CONFIG_PASSPHRASE_FILE"])
+    assert passphrase.stat().st_mode & 0o077 == 0
+    canaries = {"passphrase": passphrase.read_text().strip(), **operator.secrets()}
+    backend = Path(pulumi.environ["PULUMI_BACKEND_URL"].removeprefix("file://"))
+    texts = {str(path): path.read_text(errors="replace") for path in backend.rglob("*") if path.is_file()}
+    assert any("stacks" in path for path in texts)
+    assert "ansible-playbook" in up.commands
+    texts |= {"output": up.output, "command lines": up.commands}
+    for name, canary in canaries.items():
+        assert [place for place, text in texts.items() if canary in text] == [], name
+
+
+def test_a_second_up_changes_nothing(up: Up, pulumi: Engine) -> None:
     """Every resource is unchanged, and neither rank was started anew."""
-    assert up
+    assert up.output
     before = {host: operator.invocation(host) for host in operator.UNITS}
     again = pulumi.good("up", "--yes", "--expect-no-changes")
     assert UNCHANGED.search(again), again
     assert {host: operator.invocation(host) for host in operator.UNITS} == before
 
 
-def test_a_unit_edited_by_hand_is_seen_and_repaired(up: str, pulumi: Engine) -> None:
+def test_a_unit_edited_by_hand_is_seen_and_repaired(up: Up, pulumi: Engine) -> None:
     """A cron job's preview fails and names host, file and difference; `up --refresh` writes the file only."""
-    assert up
+    assert up.output
     before = {host: operator.invocation(host) for host in operator.UNITS}
     unit = f"/etc/systemd/system/{operator.UNITS[operator.WORKER]}"
     planned = operator.on_host(operator.WORKER, "sha256sum", unit)
@@ -153,9 +187,9 @@ def test_a_unit_edited_by_hand_is_seen_and_repaired(up: str, pulumi: Engine) -> 
     assert pulumi.outputs()["inSync"] is True
 
 
-def test_destroy_keeps_hosts_serving_by_default(up: str, pulumi: Engine) -> None:
+def test_destroy_keeps_hosts_serving_by_default(up: Up, pulumi: Engine) -> None:
     """The stack is gone from state, says so, and the engine goes on."""
-    assert up
+    assert up.output
     before = {host: operator.invocation(host) for host in operator.UNITS}
     said = pulumi.good("destroy", "--yes", "--skip-preview")
     assert "retain" in said or "kept" in said, said
@@ -163,9 +197,9 @@ def test_destroy_keeps_hosts_serving_by_default(up: str, pulumi: Engine) -> None
     assert operator.cli("ask", str(operator.INVENTORY), "--temperature", "0").returncode == 0
 
 
-def test_destroy_with_teardown_gives_the_hosts_back(delivered: Given, up: str, pulumi: Engine) -> None:
+def test_destroy_with_teardown_gives_the_hosts_back(delivered: Given, up: Up, pulumi: Engine) -> None:
     """Adopted again and destroyed with `onDelete: teardown`, file systems are as before the first up."""
-    assert up
+    assert up.output
     settings = operator.ROOT / f"Pulumi.{STACK}.yaml"
     kept = settings.read_text()
     try:
@@ -176,18 +210,6 @@ def test_destroy_with_teardown_gives_the_hosts_back(delivered: Given, up: str, p
         settings.write_text(kept)
     for host, before in delivered.before.items():
         assert operator.differences(before, operator.snapshot(host), NOISE) == []
-
-
-def test_the_passphrase_and_the_secrets_are_nowhere_in_clear(up: str, pulumi: Engine) -> None:
-    """State and backend hold neither the passphrase nor the API key nor the hub token."""
-    assert up
-    passphrase = Path(pulumi.environ["PULUMI_CONFIG_PASSPHRASE_FILE"])
-    assert passphrase.stat().st_mode & 0o077 == 0
-    canaries = [passphrase.read_text().strip(), *operator.secrets().values()]
-    backend = Path(pulumi.environ["PULUMI_BACKEND_URL"].removeprefix("file://"))
-    texts = [path.read_text(errors="replace") for path in backend.rglob("*") if path.is_file()]
-    assert texts
-    assert not [canary for canary in canaries if any(canary in text for text in (*texts, up))]
 
 
 def test_hosts_that_do_not_answer_are_an_error_that_names_them(pulumi: Engine, tmp_path: Path) -> None:
@@ -213,6 +235,15 @@ def test_hosts_that_do_not_answer_are_an_error_that_names_them(pulumi: Engine, t
     for name in ("tray-a", "tray-b"):
         assert name in done.stdout + done.stderr
     assert operator.cli("plan", str(inventory)).returncode == 0
+
+
+def _sample_commands(seen: set[str], ended: threading.Event) -> None:
+    """Collect the command lines of all processes until told to end."""
+    while not ended.wait(0.2):
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit():
+                with contextlib.suppress(OSError):
+                    seen.add((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"))
 
 
 def _unreachable(folder: Path) -> Path:

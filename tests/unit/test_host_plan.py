@@ -107,6 +107,9 @@ def test_the_operator_only_lengthens_deadlines() -> None:
     shorter = plan(examples.deployment(timeouts=Timeouts(engine_ready=60)))
     longer = plan(examples.deployment(timeouts=Timeouts(engine_ready=7200)))
     assert (shorter.budget.engine_ready, longer.budget.engine_ready) == (3600, 7200)
+    # vLLM's own limit must not end a start that the plan still waits for.
+    for found, seconds in ((shorter, "3600"), (longer, "7200")):
+        assert {environment(found, rank)["VLLM_ENGINE_READY_TIMEOUT_S"] for rank in (0, 1)} == {seconds}
 
 
 def test_ports_are_the_operators() -> None:
