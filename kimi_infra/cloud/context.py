@@ -56,8 +56,7 @@ class Context:
 
     def store(self, secrets: Mapping[str, str], named: Iterable[str]) -> site.SecretStore:
         """Return what secret references are resolved against; the arguments are :meth:`environment`'s."""
-        environ = self.environment(secrets, named)
-        return site.SecretStore(environ=environ, vault=vault.AnsibleVault.from_environ(environ))
+        return vault.secret_store(self.environment(secrets, named))
 
 
 def passphrase_fault(environ: Mapping[str, str]) -> str | None:

@@ -6,10 +6,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from kimi_infra.deploy import site
 from kimi_infra.errors import SecretError
 
 PASSWORD_FILE = "ANSIBLE_VAULT_PASSWORD_FILE"  # noqa: S105 - the name of Ansible's own variable
 _HEADER = "$ANSIBLE_VAULT;"
+
+
+def secret_store(environ: Mapping[str, str]) -> site.SecretStore:
+    """Return what references are resolved against: the variables and the vaults that they open.
+
+    Every front end has its store from here, so that no kind of reference works in one and not in another.
+    """
+    return site.SecretStore(environ=environ, vault=AnsibleVault.from_environ(environ))
 
 
 class AnsibleVault:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from enum import Enum
 
+from kimi_infra import hostside
 from kimi_infra.deploy import layout, site
 from kimi_infra.domain import paths
+from kimi_infra.domain.inventory import SecretRef
 from kimi_infra.domain.plan import DeploymentPlan
 from kimi_infra.errors import Need
 from kimi_infra.planning import resolve
-from kimi_infra.rendering import docker, docker_page, shell, units
+from kimi_infra.rendering import docker, docker_page, plan_text, shell
 
 
 def plan_json(plans: Sequence[DeploymentPlan], needs: Sequence[Need]) -> str:
@@ -41,17 +43,33 @@ def rendered(found: site.Site, form: str) -> str:
 
 def _rendered(found: site.Site, plan: DeploymentPlan, form: str) -> str:
     if form == "systemd":
-        return "\n".join(
-            f"# {rank.host.name}: {paths.unit_path(rank.unit)}\n{units.rank(plan, rank)}"
-            for rank in plan.ranks
-        )
+        return "\n".join(_files(plan))
     launches = resolve.resolve(found.catalogue, plan.deployment.choice)
     return shell.page(launches) if form == "shell" else docker_page.page(launches)
+
+
+def _files(plan: DeploymentPlan) -> Iterator[str]:
+    """Yield every file that hosts get under its place; of secrets and of our own programs no content."""
+    programs = hostside.rank_files()
+    for found in layout.layouts(plan, _unread):
+        yield f"# {found.host}: {paths.PROGRAM_ROOT} (not shown: the rank supervisor's own files)\n"
+        for file in (file for file in found.files if file.path not in programs):
+            head = f"# {found.host}: {file.path}"
+            if file.secret:
+                yield f"{head} (not shown: holds secrets)\n"
+            else:
+                yield f"{head}\n{file.content}"
+
+
+def _unread(_: SecretRef) -> str:
+    """Stand for a secret where none is looked up."""
+    return "<secret>"
 
 
 def _plan(plan: DeploymentPlan) -> dict[str, object]:
     return {
         **asdict(plan),
+        "not_acted_on": plan_text.not_acted_on(plan.deployment),
         "hash": layout.plan_hash(plan),
         "commands": {rank.host.name: docker.run_argv(rank) for rank in plan.ranks},
     }

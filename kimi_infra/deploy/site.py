@@ -37,7 +37,7 @@ class Site:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecretStore:
-    """What references are resolved against."""
+    """What references are resolved against; made by :func:`kimi_infra.converge.vault.secret_store`."""
 
     environ: Mapping[str, str]
     vault: secrets.VaultReader | None = None
@@ -109,6 +109,19 @@ def resolver(inventory: Inventory, store: SecretStore) -> layout.Resolver:
         return secrets.resolve(reference, base=Path(inventory.path), environ=store.environ, vault=store.vault)
 
     return resolve
+
+
+def require_secrets(site: Site, store: SecretStore) -> None:
+    """Refuse a reference that leads nowhere before any host is contacted.
+
+    Raises:
+        SecretError: of the first such reference.
+    """
+    resolve = resolver(site.inventory, store)
+    for found in site.inventory.deployments:
+        for reference in (found.api.key, found.hub_token):
+            if reference:
+                resolve(reference)
 
 
 def endpoint(inventory: Inventory, deployment: Deployment, store: SecretStore) -> Endpoint:

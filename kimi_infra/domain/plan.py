@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kimi_infra.domain.hardware import HardwareProfile
 from kimi_infra.domain.inventory import Deployment, Host
@@ -105,7 +105,8 @@ class HostFile:
     """One rendered file as it lies on a host."""
 
     path: str
-    content: str
+    content: str = field(repr=False)
+    """May be secret; not in the representation, which ends in reports of failed checks."""
     mode: str
     """Octal, four digits, for example ``0644``."""
     secret: bool = False

@@ -9,6 +9,7 @@ from typing import TypeVar
 from kimi_infra.deploy.site import Site
 from kimi_infra.domain.facts import HostFacts
 from kimi_infra.domain.inventory import Host
+from kimi_infra.errors import HostError, KimiInfraError
 from kimi_infra.observe import probe, ssh
 
 PROBE_SECONDS = 60
@@ -17,11 +18,19 @@ PROBE_SECONDS = 60
 T = TypeVar("T")
 
 
+class HostsError(KimiInfraError, OSError):
+    """Hosts gave no answer: holds the error of each, never just the first."""
+
+    def __init__(self, errors: tuple[HostError, ...]) -> None:
+        self.errors = errors
+        super().__init__("\n".join(str(error) for error in errors))
+
+
 def probe_all(site: Site) -> Mapping[str, HostFacts]:
     """Return the facts of every host of a site.
 
     Raises:
-        HostError: of the first host, in inventory order, that did not answer.
+        HostsError: holds every host that did not answer, in the order of the inventory.
     """
 
     def one(host: Host) -> HostFacts:
@@ -33,7 +42,20 @@ def probe_all(site: Site) -> Mapping[str, HostFacts]:
 
 
 def on_each(hosts: Sequence[Host], call: Callable[[Host], T]) -> Mapping[str, T]:
-    """Call a function for every host at the same time and return the results by name."""
+    """Call a function for every host at the same time and return the results by name.
+
+    Raises:
+        HostsError: holds the :class:`HostError` of each host for which the function raised one.
+    """
     with ThreadPoolExecutor(max_workers=max(1, len(hosts))) as pool:
-        results = list(pool.map(call, hosts))
-    return {host.name: result for host, result in zip(hosts, results, strict=True)}
+        started = {host.name: pool.submit(call, host) for host in hosts}
+    results: dict[str, T] = {}
+    errors: list[HostError] = []
+    for name, future in started.items():
+        try:
+            results[name] = future.result()
+        except HostError as error:
+            errors.append(error)
+    if errors:
+        raise HostsError(tuple(errors))
+    return results

@@ -39,6 +39,12 @@ def argv(host: Host, command: Sequence[str]) -> tuple[str, ...]:
     return ("ssh", *options(host), f"{host.user}@{host.address}", "--", shlex.join(command))
 
 
+def hostspec(host: Host) -> str:
+    """Return ``USER@ADDRESS`` as testinfra reads it: an IPv6 address in brackets, or its end is a port."""
+    address = f"[{host.address}]" if ":" in host.address else host.address
+    return f"{host.user}@{address}"
+
+
 def run(host: Host, command: Sequence[str], *, stdin: str = "", timeout: float) -> str:
     """Run a command as root on a host and return what it printed.
 
@@ -53,10 +59,23 @@ def run(host: Host, command: Sequence[str], *, stdin: str = "", timeout: float) 
     """
     line = argv(host, ("sudo", "-n", *command))
     try:
-        done = subprocess.run(line, input=stdin, capture_output=True, text=True, timeout=timeout, check=False)
+        done = subprocess.run(
+            line,
+            input=stdin,
+            capture_output=True,
+            # What a host prints need not be text; what it should print is checked by whoever asked.
+            encoding="utf-8",
+            errors="replace",
+            timeout=timeout,
+            check=False,
+        )
     except subprocess.TimeoutExpired as error:
         raise HostError(
             host.name, f"no answer within {timeout:.0f} s", f"try: ssh {host.user}@{host.address}"
+        ) from error
+    except OSError as error:
+        raise HostError(
+            host.name, f"ssh did not start: {error.strerror}", "install OpenSSH's client"
         ) from error
     if done.returncode == _SSH_FAILED:
         raise HostError(

@@ -46,9 +46,15 @@ def _rank(deployment: Deployment, host: Host) -> RankReport:
     answer: Mapping[str, object] = {}
     trouble = None
     try:
-        answer = json.loads(ssh.run(host, command, timeout=_SECONDS))
-    except (HostError, ValueError) as error:
+        answer = _object(json.loads(ssh.run(host, command, timeout=_SECONDS)))
+    except (HostError, ValueError, RecursionError) as error:
         trouble = str(error)
     return RankReport(
         deployment=deployment.name, host=host.name, rank=host.rank, answer=answer, trouble=trouble
     )
+
+
+def _object(value: object) -> Mapping[str, object]:
+    if not isinstance(value, dict):
+        raise ValueError(f"{paths.RANK_PROGRAM} printed {type(value).__name__}, not an object")  # noqa: TRY004 -- bad data
+    return value

@@ -6,8 +6,10 @@ pytest and whoever calls this each keep their own state.
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import pickle
 import subprocess
 import sys
 import tempfile
@@ -17,7 +19,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from kimi_infra.deploy import site
+from kimi_infra.domain.endpoint import Endpoint
 from kimi_infra.errors import KimiInfraError
+from kimi_infra.observe import hosts
 
 CHECKS = Path(__file__).parent / "checks"
 _TESTS_RAN = {0, 1}
@@ -53,20 +57,58 @@ class Report:
         return json.dumps(asdict(self), indent=2)
 
 
-def run(inventory: Path, *, environ: Mapping[str, str], junit: Path | None = None) -> Report:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handover:
+    """All that the checks compare with; holds secrets."""
+
+    converge: site.Converge
+    endpoints: Mapping[str, Endpoint]
+    """By deployment."""
+
+
+def taken(descriptor: int) -> Handover:
+    """Read, in the process of the checks, what :func:`run` handed over, and close it."""
+    with os.fdopen(descriptor, "rb") as memory:
+        found = pickle.load(memory)  # noqa: S301 -- written by our parent process, reachable by no other
+    if not isinstance(found, Handover):
+        raise TypeError(f"handed over: {type(found).__name__}")
+    return found
+
+
+def run(inventory: Path, *, store: site.SecretStore, junit: Path | None = None) -> Report:
     """Check every host of an inventory.
 
     Args:
         inventory: The inventory directory.
-        environ: Environment of the checks; secret references may point into it.
+        store: What secret references are resolved against; its variables are the checks' environment.
         junit: Where to keep the JUnit XML, if anywhere.
 
     Raises:
         SpecError: the inventory has faults.
         NotReadyError: the inventory cannot be applied yet, so there is nothing to compare with.
-        VerifyError: the checks could not run, for example because a host cannot be reached.
+        SecretError: a secret reference leads nowhere; no host was contacted.
+        HostsError: holds every host that gave no answer.
+        VerifyError: the checks could not run.
     """
-    site.read_ready(inventory)
+    found = site.read_ready(inventory)
+    site.require_secrets(found, store)
+    converge = site.converge(found, hosts.probe_all(found), store)
+    deployments = found.inventory.deployments
+    endpoints = {one.name: site.endpoint(found.inventory, one, store) for one in deployments}
+    with _memory(Handover(converge=converge, endpoints=endpoints)) as memory:
+        return _check(inventory, memory.fileno(), environ=store.environ, junit=junit)
+
+
+def _memory(handover: Handover) -> io.BufferedRandom:
+    """Return the handover in memory without a name: no secret on a disk, in an argument or a variable."""
+    memory = os.fdopen(os.memfd_create("kimi-verify"), "w+b")
+    pickle.dump(handover, memory)
+    memory.flush()
+    memory.seek(0)
+    return memory
+
+
+def _check(inventory: Path, descriptor: int, *, environ: Mapping[str, str], junit: Path | None) -> Report:
     with tempfile.TemporaryDirectory(prefix="kimi-verify-") as folder:
         report = junit.absolute() if junit else Path(folder) / "junit.xml"
         # Outside the folder of the checks, so that no ini file of a caller's project is picked up.
@@ -81,11 +123,19 @@ def run(inventory: Path, *, environ: Mapping[str, str], junit: Path | None = Non
                 "-c",
                 str(CHECKS / "pytest.ini"),
             ),
-            *(f"--rootdir={CHECKS}", f"--inventory={inventory.absolute()}", f"--ssh-control={folder}"),
+            *(f"--rootdir={CHECKS}", f"--handover={descriptor}", f"--ssh-control={folder}"),
+            # Short: the long form shows the arguments of what failed, and the API key is one on its way.
+            "--tb=short",
             *(f"--junitxml={report}", str(CHECKS)),
         )
         done = subprocess.run(
-            command, capture_output=True, text=True, check=False, cwd=folder, env=_environment(environ)
+            command,
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=folder,
+            env=_environment(environ),
+            pass_fds=(descriptor,),
         )
         if done.returncode not in _TESTS_RAN:
             raise VerifyError(f"{inventory}: {_reason(done.stdout + done.stderr)}")

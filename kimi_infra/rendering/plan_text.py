@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
 
+from kimi_infra.domain.inventory import Deployment
 from kimi_infra.domain.plan import DeploymentPlan, RankPlan
 from kimi_infra.errors import Need
 from kimi_infra.rendering import docker, grouping, shell
@@ -28,6 +29,19 @@ def plans(found: Sequence[DeploymentPlan], needs: Sequence[Need]) -> str:
     return "\n\n".join(blocks) + "\n"
 
 
+def not_acted_on(deployment: Deployment) -> tuple[str, ...]:
+    """Return what this version accepts and does nothing about, each with its value."""
+    found = []
+    if deployment.offload is not None and deployment.offload.policy != "off":
+        policy, reserve = deployment.offload.policy, deployment.offload.reserve
+        found.append(
+            f"offload: policy {policy}, reserve {reserve} bytes; the KV cache has no host-memory tier"
+        )
+    if "reboot" in deployment.allow:
+        found.append("allow: reboot; no host is rebooted")
+    return tuple(found)
+
+
 def _deployment(plan: DeploymentPlan) -> Iterator[str]:
     deployment = plan.deployment
     choice = deployment.choice
@@ -47,6 +61,10 @@ def _deployment(plan: DeploymentPlan) -> Iterator[str]:
     yield from _table((name, f"{value} s", _BUDGET_NOTES[name]) for name, value in seconds)
     yield "  hosts run something else than the recipe page in these points"
     yield from (f"    - {difference}" for difference in plan.differences)
+    idle = not_acted_on(deployment)
+    if idle:
+        yield "  accepted, not acted on by this version"
+        yield from (f"    - {value}" for value in idle)
 
 
 def _rank(rank: RankPlan) -> Iterator[str]:

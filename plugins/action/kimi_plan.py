@@ -35,8 +35,7 @@ class ActionModule(ActionBase):
                 for host in ready.hosts
                 if "answer" in hostvars.get(host.name, {}).get("kimi_probe", {})
             }
-            store = site.SecretStore(environ=os.environ, vault=vault.AnsibleVault.from_environ(os.environ))
-            converge = site.converge(ready, facts, store)
+            converge = site.converge(ready, facts, vault.secret_store(os.environ))
         except KimiInfraError as error:
             raise AnsibleActionFail(str(error)) from error
         return {

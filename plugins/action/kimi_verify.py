@@ -9,6 +9,7 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
+from kimi_infra.converge import vault
 from kimi_infra.errors import KimiInfraError
 from kimi_infra.observe import verify
 
@@ -23,7 +24,7 @@ class ActionModule(ActionBase):
         """Run all checks."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         try:
-            report = verify.run(Path(self._task.args["inventory"]), environ=os.environ)
+            report = verify.run(Path(self._task.args["inventory"]), store=vault.secret_store(os.environ))
         except KimiInfraError as error:
             raise AnsibleActionFail(str(error)) from error
         if report.failures:

@@ -2,44 +2,33 @@
 
 from __future__ import annotations
 
-import os
 import shlex
-from pathlib import Path
 
 import pytest
 import testinfra
 from testinfra.host import Host as Machine
 
-from kimi_infra.deploy import site
-from kimi_infra.domain.inventory import Inventory
-from kimi_infra.domain.plan import HostLayout, RankPlan
-from kimi_infra.errors import KimiInfraError
-from kimi_infra.observe import hosts, ssh
+from kimi_infra.domain.endpoint import Endpoint
+from kimi_infra.domain.plan import DeploymentPlan, HostLayout, RankPlan
+from kimi_infra.observe import ssh, verify
 
-_SITE = pytest.StashKey[site.Site]()
-_CONVERGE = pytest.StashKey[site.Converge]()
+_HANDOVER = pytest.StashKey[verify.Handover]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add what :func:`kimi_infra.observe.verify.run` passes."""
-    parser.addoption("--inventory", required=True)
+    parser.addoption("--handover", required=True, type=int)
     parser.addoption("--ssh-control", required=True)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Probe all hosts once and plan from what they said."""
-    try:
-        found = site.read_ready(Path(config.getoption("inventory")))
-        config.stash[_SITE] = found
-        store = site.SecretStore(environ=os.environ)
-        config.stash[_CONVERGE] = site.converge(found, hosts.probe_all(found), store)
-    except KimiInfraError as error:
-        pytest.exit(str(error), returncode=pytest.ExitCode.USAGE_ERROR)
+    """Take the plan, made from what all hosts said."""
+    config.stash[_HANDOVER] = verify.taken(config.getoption("handover"))
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a check once a deployment, rank or file, named by it."""
-    converge = metafunc.config.stash[_CONVERGE]
+    converge = metafunc.config.stash[_HANDOVER].converge
     if "file" in metafunc.fixturenames:
         cases = [(layout, file) for layout in converge.layouts for file in layout.files]
         names = [f"{layout.host}-{file.path}" for layout, file in cases]
@@ -56,14 +45,14 @@ def machines(request: pytest.FixtureRequest) -> dict[str, Machine]:
     """Return each host of the inventory as testinfra sees it, through the pinned ssh, as root."""
     # Doubled: testinfra formats its command line once more.
     control = f"{request.config.getoption('ssh_control')}/%%C"
-    ranks = [rank for plan in request.config.stash[_CONVERGE].plans for rank in plan.ranks]
+    ranks = [rank for plan in request.config.stash[_HANDOVER].converge.plans for rank in plan.ranks]
     return {rank.host.name: _machine(rank, control) for rank in ranks}
 
 
 def _machine(rank: RankPlan, control: str) -> Machine:
     host = rank.host
     return testinfra.get_host(
-        f"ssh://{host.user}@{host.address}",
+        f"ssh://{ssh.hostspec(host)}",
         ssh_extra_args=shlex.join(ssh.options(host)),
         controlpath=control,
         controlpersist=5,
@@ -79,7 +68,7 @@ def machine(machines: dict[str, Machine], request: pytest.FixtureRequest) -> Mac
     return machines[name]
 
 
-@pytest.fixture(scope="session")
-def inventory(request: pytest.FixtureRequest) -> Inventory:
-    """Return the inventory that is checked."""
-    return request.config.stash[_SITE].inventory
+@pytest.fixture
+def endpoint(plan: DeploymentPlan, request: pytest.FixtureRequest) -> Endpoint:
+    """Return where the deployment that a check is about answers."""
+    return request.config.stash[_HANDOVER].endpoints[plan.deployment.name]
