@@ -5,16 +5,17 @@ Drafts may have faults of their own: a field without a usable value is None and 
 
 from __future__ import annotations
 
+import ipaddress
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from kimi_infra.config.models import DeploymentModel, HostModel
-from kimi_infra.config.values import fill_in
+from kimi_infra.config.values import fill_in, plain_address
 from kimi_infra.config.yamlfile import Place
 from kimi_infra.errors import Fault
 
-LOOPBACK = ("127.", "::1")
+_Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +53,7 @@ def faults(deployments: Sequence[DeploymentDraft]) -> Iterator[Fault]:
         yield from _nodes(draft)
         yield from _ranks(draft)
         yield from _loopback(draft)
+        yield from _families(draft)
         yield from _ports_within(draft)
     yield from _addresses(deployments)
     for first, second in itertools.combinations(deployments, 2):
@@ -70,7 +72,8 @@ def _names(deployments: Iterable[DeploymentDraft]) -> Iterator[Fault]:
 def _repeats(draft: DeploymentDraft) -> Iterator[Fault]:
     mounts = draft.model.mounts or []
     for index, path in enumerate(mounts):
-        if path == draft.model.model_path or path in mounts[:index]:
+        known = path == draft.model.model_path or path in mounts[:index]
+        if known and path is not None and not fill_in(path):
             what = "the engine sees this directory already"
             yield draft.at.under("mounts", index).fault(what, "remove it from mounts")
 
@@ -102,11 +105,26 @@ def _ranks(draft: DeploymentDraft) -> Iterator[Fault]:
 def _loopback(draft: DeploymentDraft) -> Iterator[Fault]:
     hosts = draft.hosts or ()
     for host in hosts:
-        address = host.model.engine_address
-        if len(hosts) > 1 and address is not None and address.startswith(LOOPBACK):
+        address = _engine_address(host)
+        if len(hosts) > 1 and address is not None and address.is_loopback:
             what = "other hosts cannot reach a loopback address"
             remedy = "write the host's own address in the network of the engine"
             yield host.at.under("engine_address").fault(what, remedy)
+
+
+def _families(draft: DeploymentDraft) -> Iterator[Fault]:
+    read = [(host, address) for host in draft.hosts or () if (address := _engine_address(host))]
+    for host, address in read:
+        first, theirs = read[0]
+        if address.version != theirs.version:
+            what = f"{first.name} has an IPv{theirs.version} address"
+            remedy = "give all hosts of a group addresses of one family"
+            yield host.at.under("engine_address").fault(what, remedy)
+
+
+def _engine_address(host: HostDraft) -> _Address | None:
+    text = host.model.engine_address
+    return None if text is None or fill_in(text) else ipaddress.ip_address(text)
 
 
 def _addresses(deployments: Iterable[DeploymentDraft]) -> Iterator[Fault]:
@@ -117,7 +135,7 @@ def _addresses(deployments: Iterable[DeploymentDraft]) -> Iterator[Fault]:
         address, port, own = host.model.ansible_host, host.model.ansible_port, host.model.engine_address
         remedy = "give each host its own address"
         if address and port and not fill_in(address):
-            holder = ssh.setdefault((address.lower(), port), host.name)
+            holder = ssh.setdefault((plain_address(address), port), host.name)
             if holder != host.name:
                 yield host.at.under("ansible_host").fault(f"{holder} has this address too", remedy)
         if own and not fill_in(own) and engine.setdefault(own, host.name) != host.name:
@@ -155,7 +173,10 @@ def _ports_between(first: DeploymentDraft, second: DeploymentDraft) -> Iterator[
         if shared and use.number in taken:
             other = f"deployments[{first.index}].{taken[use.number]}"
             what = f"port {use.number} is {other} too, on {' and '.join(shared)}"
-            yield use.at.fault(what, "give deployments that share a host different ports")
+            remedy = (
+                "give each deployment hosts of its own; only engines without GPUs may share, on other ports"
+            )
+            yield use.at.fault(what, remedy)
 
 
 def _counted(hosts: int) -> str:

@@ -6,10 +6,13 @@ Sources of the rules: ansible 2.19, plugins/inventory/yaml.py (order of reading)
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kimi_infra.config.models import HostModel
+from kimi_infra.config import variables
 from kimi_infra.config.reading import Findings
 from kimi_infra.config.yamlfile import Place
 from kimi_infra.domain import names
@@ -18,23 +21,6 @@ ROOT = "all"
 _SECTIONS = ("hosts", "vars", "children")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 _GROUP = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_OTHER_SPELLINGS = {
-    "ansible_private_key_file": "ansible_ssh_private_key_file",
-    "ansible_ssh_host": "ansible_host",
-    "ansible_ssh_port": "ansible_port",
-    "ansible_ssh_user": "ansible_user",
-}
-"""Ansible obeys these as well, some of them before the spelling that is read here."""
-_PIN_SWITCHES = frozenset({"ansible_host_key_checking", "ansible_ssh_host_key_checking"})
-_SSH_ARGUMENTS = frozenset(
-    {"ansible_ssh_args", "ansible_ssh_common_args", "ansible_sftp_extra_args", "ansible_scp_extra_args"}
-)
-_PIN_OPTIONS = re.compile(
-    r"StrictHostKeyChecking|(User|Global)KnownHostsFile|KnownHostsCommand|HostKeyAlias|VerifyHostKeyDNS"
-    r"|NoHostAuthenticationForLocalhost",
-    re.IGNORECASE,
-)
-"""Options of ssh that decide whom to believe; the first one on a command line wins."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -68,10 +54,8 @@ class HostsFile:
         """Return the hosts of a group and of all groups below it."""
         if group == ROOT:
             return tuple(self.places)
-        hosts = list(self.groups[group].hosts)
-        for child in self.groups[group].children:
-            hosts += self.members(child)
-        return tuple(dict.fromkeys(hosts))
+        below = _reachable((group,), self._children_of)
+        return tuple(dict.fromkeys(host for name in below for host in self.groups[name].hosts))
 
     def is_complete(self, group: str) -> bool:
         """Tell whether all hosts of a group and below it could be read."""
@@ -88,34 +72,66 @@ class HostsFile:
 
     def reaches(self, above: str, below: str) -> bool:
         """Tell whether ``below`` is ``above`` or a group somewhere under it."""
-        if above == below:
-            return True
-        children = self.groups[above].children if above in self.groups else []
-        return any(self.reaches(child, below) for child in children)
+        return below in _reachable((above,), self._children_of)
 
     def host(self, name: str, place: Place) -> dict[str, Place]:
         """Return the host's own variables, to be filled while reading."""
         self.places.setdefault(name, place)
         return self._own.setdefault(name, {})
 
-    def _groups_of(self, host: str) -> list[str]:
-        return [name for name in self.groups if host in self.members(name)]
+    def _children_of(self, name: str) -> Sequence[str]:
+        return self.groups[name].children if name in self.groups else ()
+
+    @functools.cached_property
+    def _parents(self) -> Mapping[str, Sequence[str]]:
+        """The groups right above each one; asked for when everything is read."""
+        parents: dict[str, list[str]] = {name: [] for name in self.groups}
+        for name, group in self.groups.items():
+            for child in group.children:
+                parents[child].append(name)
+        return parents
+
+    @functools.cached_property
+    def _depths(self) -> Mapping[str, int]:
+        """The longest way up from each group; each is settled once all above it are."""
+        depths = {name: int(name != ROOT) for name in self.groups}
+        waiting = {name: len(above) for name, above in self._parents.items()}
+        settled = [name for name, count in waiting.items() if not count]
+        for name in settled:  # a queue that grows while it is worked off
+            for child in self.groups[name].children:
+                depths[child] = max(depths[child], depths[name] + 1)
+                waiting[child] -= 1
+                if not waiting[child]:
+                    settled.append(child)
+        return depths
+
+    def _groups_of(self, host: str) -> Iterable[str]:
+        own = [name for name, group in self.groups.items() if host in group.hosts]
+        every = [ROOT] if ROOT in self.groups else []
+        return dict.fromkeys([*_reachable(own, self._parents.__getitem__), *every])
 
     def _precedence(self, name: str) -> tuple[int, int, str]:
-        return (self._depth(name), self.groups[name].priority, name)
+        return (self._depths[name], self.groups[name].priority, name)
 
-    def _depth(self, name: str) -> int:
-        if name == ROOT:
-            return 0
-        above = [parent for parent, group in self.groups.items() if name in group.children]
-        return 1 + max((self._depth(parent) for parent in above), default=0)
+
+def _reachable(start: Iterable[str], steps: Callable[[str], Sequence[str]]) -> tuple[str, ...]:
+    """Return ``start`` and all that follows, each once: chains may be long and meet again."""
+    found: dict[str, None] = {}
+    waiting = [*start][::-1]
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found[name] = None
+            waiting += steps(name)[::-1]
+    return tuple(found)
 
 
 def read(root: Place, found: Findings) -> HostsFile:
     """Return what a hosts.yml says; faults of single hosts' values are not looked for here."""
     result = HostsFile()
     if not isinstance(root.value, dict):
-        found.faults.append(root.fault("a mapping of groups is expected", "write group: {hosts: {...}}"))
+        what = "a mapping of groups is expected"
+        found.faults.append(root.fault(what, "write group: {hosts: {...}}", got=False))
     for name, place in root.fields.items():
         _group(name, place, result, found)
     return result
@@ -131,18 +147,19 @@ def _group(name: str, place: Place, result: HostsFile, found: Findings) -> None:
     if place.value is None:
         return
     if not isinstance(place.value, dict):
-        found.faults.append(place.fault("a group is a mapping", f"use the keys {', '.join(_SECTIONS)}"))
+        remedy = f"use the keys {', '.join(_SECTIONS)}"
+        found.faults.append(place.fault("a group is a mapping", remedy, got=False))
     for key, section in place.fields.items():
         entries = _section(key, section, found)
         if key == "vars":
-            _check_variables(entries, found)
+            found.faults.extend(variables.faults(entries))
             group.variables |= entries
         elif key == "children":
             for child, below in entries.items():
                 _child(name, child, below, result, found)
         elif key == "hosts":
-            for host, variables in entries.items():
-                _host(name, host, variables, result, found)
+            for host, own in entries.items():
+                _host(name, host, own, result, found)
 
 
 def _section(key: str, place: Place, found: Findings) -> dict[str, Place]:
@@ -152,7 +169,8 @@ def _section(key: str, place: Place, found: Findings) -> dict[str, Place]:
     if isinstance(place.value, str) and key != "vars":
         return {place.value: place.under(place.value)}  # Ansible takes one name for a mapping of it
     if place.value is not None and not isinstance(place.value, dict):
-        found.faults.append(place.fault("a mapping is expected", "write each name with a colon after it"))
+        remedy = "write each name with a colon after it"
+        found.faults.append(place.fault("a mapping is expected", remedy, got=False))
     return place.fields
 
 
@@ -171,40 +189,16 @@ def _host(group: str, name: str, place: Place, result: HostsFile, found: Finding
     if not _HOST.fullmatch(name):
         what = "a range of hosts" if "[" in name else "not a host name"
         remedy = "write each host with its own values; letters, digits, dots and dashes make its name"
-        found.faults.append(place.fault(what, remedy, got=False))
+        # Variables written as in an INI file stand in the name, a password may be among them.
+        shown = dataclasses.replace(place, path=place.path[:-1]) if "=" in name else place
+        found.faults.append(shown.fault(what, remedy, got=False))
         result.incomplete.add(group)
         return
     if place.value is not None and not isinstance(place.value, dict):
-        found.faults.append(place.fault("a host is a mapping of its variables", "write name: {key: value}"))
-    _check_variables(place.fields, found)
+        what = "a host is a mapping of its variables"
+        found.faults.append(place.fault(what, "write name: {key: value}", got=False))
+    found.faults.extend(variables.faults(place.fields))
     own = result.host(name, place)
     own |= place.fields
     if name not in result.groups[group].hosts:
         result.groups[group].hosts.append(name)
-
-
-def _check_variables(variables: dict[str, Place], found: Findings) -> None:
-    for name, place in variables.items():
-        _check_pinning(name, place, found)
-        if name in _OTHER_SPELLINGS:
-            remedy = f"write {_OTHER_SPELLINGS[name]}"
-            found.faults.append(place.fault("a spelling that is not read here", remedy, got=False))
-        elif name not in HostModel.model_fields and not name.startswith("ansible_"):
-            remedy = names.closest(name, HostModel.model_fields)
-            found.faults.append(place.fault("unknown variable", remedy, got=False))
-
-
-def _check_pinning(name: str, place: Place, found: Findings) -> None:
-    if name == "ansible_ssh_extra_args":
-        remedy = "remove it; other options of ssh go to ansible_ssh_common_args"
-        found.faults.append(place.fault("kimi_infra pins host keys with this variable", remedy, got=False))
-    if name in _PIN_SWITCHES:
-        found.faults.append(place.fault("host keys are always checked", "remove it", got=False))
-    if name not in _SSH_ARGUMENTS or place.value is None:
-        return
-    if not isinstance(place.value, str) or "{{" in place.value:
-        what = "options of ssh that cannot be read here"
-        found.faults.append(place.fault(what, "write them as one plain text", got=False))
-    elif match := _PIN_OPTIONS.search(place.value):
-        what = f"{match[0]} would undo the pinned host keys"
-        found.faults.append(place.fault(what, "remove it; the keys come from host_key", got=False))

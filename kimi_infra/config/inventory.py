@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from kimi_infra.config import agreement, reading, yamlfile
+from kimi_infra.config import agreement, reading, varfolders, yamlfile
 from kimi_infra.config import hosts as hostsfile
 from kimi_infra.config.agreement import DeploymentDraft, HostDraft
 from kimi_infra.config.hosts import HostsFile
@@ -41,6 +41,8 @@ class Asked:
 
     index: int
     choice: Choice
+    hosts: tuple[str, ...]
+    """Names of the hosts that serve; empty while they are not known."""
     unread: frozenset[str]
     """Fields of the choice that hold a stand-in, because their own value has a fault already."""
 
@@ -72,6 +74,7 @@ def read(path: Path) -> Reading:
     found = Findings()
     host_root = yamlfile.read(path / HOSTS, found.faults)
     groups = hostsfile.read(host_root, found) if host_root else None
+    found.faults.extend(varfolders.faults(path, groups) if groups else ())
     root = yamlfile.read(path / DEPLOYMENT, found.faults)
     entries = list(_entries(root, found)) if root else []
     hosts = _hosts(groups, entries, found) if groups else {}
@@ -161,7 +164,8 @@ def _asked(drafts: list[DeploymentDraft]) -> Iterator[Asked]:
         unread = set() if draft.hosts or model.nodes else {"nodes"}
         if model.features is None and draft.at.under("features").value is not None:
             unread.add("features")
-        yield Asked(index=draft.index, choice=_choice(draft), unread=frozenset(unread))
+        hosts = tuple(host.name for host in draft.hosts or ())
+        yield Asked(index=draft.index, choice=_choice(draft), hosts=hosts, unread=frozenset(unread))
 
 
 def _choice(draft: DeploymentDraft) -> Choice:

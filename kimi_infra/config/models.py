@@ -59,7 +59,7 @@ class HostModel(BaseModel):
         description="Public SSH key of the host (type and base64 text), pinned in every connection."
     )
     engine_address: EngineAddress = Field(
-        description="The host's own address in the network that carries the engine."
+        description="The host's own address in the network that carries the engine; one family a group."
     )
     node_rank: Rank = Field(description="Rank of the host in its group, without gaps; 0 is the head.")
 

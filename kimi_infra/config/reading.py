@@ -15,6 +15,7 @@ from pydantic_core import ErrorDetails
 from kimi_infra.config.values import REFUSED, Ask, fill_in
 from kimi_infra.config.yamlfile import Place
 from kimi_infra.domain import names
+from kimi_infra.domain.inventory import SecretRef
 from kimi_infra.errors import Fault, Need
 
 M = TypeVar("M", bound=BaseModel)
@@ -43,14 +44,19 @@ def read(model: type[M], at: Place, found: Findings) -> M | None:
     """
     if not isinstance(at.value, dict):
         keys = ", ".join(model.model_fields)
-        found.faults.append(at.fault("a mapping is expected", f"write key: value pairs; keys are {keys}"))
+        remedy = f"write key: value pairs; keys are {keys}"
+        found.faults.append(at.fault("a mapping is expected", remedy, got=not _holds_secret(model)))
         return None
-    found.faults.extend(
-        at.under(key).fault("unknown key", names.closest(key, model.model_fields), got=False)
-        for key in at.value
-        if key not in model.model_fields
-    )
+    found.faults.extend(_unknown(model, key, at) for key in at.value if key not in model.model_fields)
     return fields(model, at, found)
+
+
+def _unknown(model: type[BaseModel], key: str, at: Place) -> Fault:
+    remedy = names.closest(key, model.model_fields)
+    if at.under(key).value is None and _holds_secret(model):
+        # {sk-...} is YAML for a key without a value: the key may be the secret.
+        return at.fault("an unknown key without a value", remedy, got=False)
+    return at.under(key).fault("unknown key", remedy, got=False)
 
 
 def fields(model: type[M], at: Place, found: Findings) -> M:
@@ -79,7 +85,8 @@ def _field(model: type[BaseModel], name: str, place: Place, found: Findings) -> 
 
 def _entries(model: type[M], place: Place, found: Findings) -> list[M | None]:
     if not isinstance(place.value, list) or not place.value:
-        found.faults.append(place.fault("a list of entries is expected", "write each entry after a dash"))
+        what, remedy = "a list of entries is expected", "write each entry after a dash"
+        found.faults.append(place.fault(what, remedy, got=not _holds_secret(model)))
         return []
     return [read(model, item, found) for item in place.value]
 
@@ -125,6 +132,18 @@ def _nested(info: FieldInfo) -> type[BaseModel] | None:
     annotation: Any = info.annotation
     inner = typing.get_args(annotation)[0] if typing.get_origin(annotation) is list else annotation
     return inner if inspect.isclass(inner) and issubclass(inner, BaseModel) else None
+
+
+@functools.cache
+def _holds_secret(model: type[BaseModel]) -> bool:
+    """Tell whether a secret belongs somewhere below: what stands there instead may be one."""
+    infos = model.model_fields.values()
+    nested = (each for info in infos if (each := _nested(info)))
+    return any(_mentions(info.annotation, SecretRef) for info in infos) or any(map(_holds_secret, nested))
+
+
+def _mentions(annotation: Any, wanted: type) -> bool:
+    return annotation is wanted or any(_mentions(each, wanted) for each in typing.get_args(annotation))
 
 
 def _lowered(info: FieldInfo) -> str:

@@ -36,7 +36,8 @@ A secret is never written here, only its place:
 ## hosts.yml
 
 Groups, `children`, `vars` and the precedence of variables are Ansible's; host ranges are not read.
-Files under `group_vars/` and `host_vars/` are Ansible's alone: the keys below belong in `hosts.yml`.
+Files under `group_vars/` and `host_vars/` are Ansible's alone: the keys below are refused there.
+A secret of Ansible's own, such as `ansible_become_password`, is a `!vault` value or one lookup.
 """
 
 

@@ -29,6 +29,28 @@ _IMAGE = re.compile(
 _ENV_NAME = re.compile(r"[A-Z_][A-Z0-9_]*")
 _BYTES = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 _SECONDS = {"s": 1, "min": 60, "h": 3600}
+_LONGEST = 24
+"""Hours of the longest duration: far above any start, and sums of it stay valid for systemd."""
+ENGINE_CACHE = "/root/.cache"
+"""Where the plan mounts the engine's caches inside the container."""
+_PROGRAMS = (
+    "/bin",
+    "/boot",
+    "/dev",
+    "/etc",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/proc",
+    "/sbin",
+    "/sys",
+    "/usr",
+)
+"""Of the image or of its kernel: a mount there or below hides what the engine runs with."""
+_SHARED = ("/opt", "/run", "/tmp", "/var", "/var/lib", "/var/run", "/var/tmp")  # noqa: S108 - refused, not used
+"""Needed as they are by the image; a directory of the operator's own may lie below."""
+_THIS_NETWORK = ipaddress.ip_network("0.0.0.0/8")
 _HOST_KEY_TYPES = frozenset(
     {
         "ssh-ed25519",
@@ -103,7 +125,16 @@ def _absolute_path(value: str) -> str:
         raise refused(what, "use a path without colon, comma and control characters")
     if value == "/" or posixpath.normpath(value) != value:
         raise refused("the path is not in its plain form", f"write {_plain_form(value)}")
+    elsewhere = "use a directory of its own elsewhere, for example below /srv"
+    if _inside(value, ENGINE_CACHE) or _inside(ENGINE_CACHE, value):
+        raise refused(f"the path collides with {ENGINE_CACHE}, where the engine keeps its caches", elsewhere)
+    if value in _SHARED or any(_inside(value, folder) for folder in _PROGRAMS):
+        raise refused("the mount would hide a system directory of the image", elsewhere)
     return value
+
+
+def _inside(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(f"{folder}/")
 
 
 def _plain_form(path: str) -> str:
@@ -119,20 +150,31 @@ def _ssh_address(value: str) -> str:
 
 def _engine_address(value: str) -> str:
     address = _ip(value)
+    remedy = "write the host's own address in the network of the engine"
     if address is None:
-        raise refused("not an IP address", "write the host's own address in the network of the engine")
-    if address.is_unspecified or address.is_multicast:
-        raise refused(
-            "not the address of one host", "write the host's own address in the network of the engine"
-        )
+        raise refused("not an IP address", remedy)
+    if address.is_link_local:
+        raise refused("a link-local address, which holds for one link only", remedy)
+    # IPv6's loopback lies in a reserved block; IPv4's broadcast address as well.
+    reserved = address.is_reserved and not address.is_loopback
+    if address.is_unspecified or address.is_multicast or reserved or address in _THIS_NETWORK:
+        raise refused("not the address of one host", remedy)
     return str(address)
+
+
+def plain_address(value: str) -> str:
+    """Return the one form of an IP address or host name that equal ones share."""
+    return str(_ip(value) or value.lower())
 
 
 def _ip(value: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        return None if "%" in value else ipaddress.ip_address(value)
+        address = ipaddress.ip_address(value)
     except ValueError:
         return None
+    if isinstance(address, ipaddress.IPv4Address):
+        return address
+    return None if address.scope_id else address.ipv4_mapped or address
 
 
 def _host_key(value: str) -> str:
@@ -183,7 +225,9 @@ def _ssh_words(value: object) -> tuple[str, ...]:
     try:
         return tuple(shlex.split(_plain_text(value)))
     except ValueError as error:
-        raise refused("quotes that do not match", "write the options as on a command line") from error
+        # A command for a jump host may hold a password.
+        what, remedy = "quotes that do not match", "write the options as on a command line"
+        raise refused(what, remedy, secret=True) from error
 
 
 def _tcp_port(value: int) -> int:
@@ -221,7 +265,10 @@ def _byte_size(value: object) -> int:
 
 
 def _duration(value: object) -> int:
-    return _quantity(value, noun="duration", units=_SECONDS, example="60 min")
+    seconds = _quantity(value, noun="duration", units=_SECONDS, example="60 min")
+    if seconds > _LONGEST * _SECONDS["h"]:
+        raise refused(f"a duration of more than {_LONGEST} h", f"write {_LONGEST} h or less")
+    return seconds
 
 
 def _one_of(*words: str) -> Callable[[str], str]:
@@ -310,7 +357,9 @@ TcpPort = Annotated[int, AfterValidator(_tcp_port), Shape("port, 1 to 65535")]
 Rank = Annotated[int, AfterValidator(_rank), Shape("number from 0")]
 Nodes = Annotated[int, AfterValidator(_nodes), Shape("number from 1")]
 ByteSize = Annotated[int, PlainValidator(_byte_size), Shape("size with unit: KiB, MiB, GiB, TiB")]
-Duration = Annotated[int, PlainValidator(_duration), Shape("duration with unit: s, min, h")]
+Duration = Annotated[
+    int, PlainValidator(_duration), Shape(f"duration with unit: s, min, h; {_LONGEST} h at most")
+]
 Secret = Annotated[
     SecretRef, PlainValidator(_secret_ref), Shape("{env: NAME}, {file: PATH} or {vault: PATH#KEY}")
 ]

@@ -20,6 +20,7 @@ _TAG = "tag:yaml.org,2002:"
 _NODES_MAX = 20_000
 """Nodes of one file with its aliases written out; far above any inventory, far below a bomb."""
 _GOT_MAX = 80
+EMPTY = "the file is empty"
 _PLAIN_KEY = re.compile(r"[\w-]+", re.ASCII)
 
 Scalar = str | int | float | bool | None
@@ -112,7 +113,7 @@ def parse(text: str, file: str, faults: list[Fault]) -> Place | None:
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
         if node is None:
-            faults.append(Fault(where=file, what="the file is empty", remedy="write what it should hold"))
+            faults.append(Fault(where=file, what=EMPTY, remedy="write what it should hold"))
             return None
         return _Builder(file, faults).build(node, ())
     except yaml.YAMLError as error:

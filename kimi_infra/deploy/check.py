@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from kimi_infra.config import inventory as files
@@ -21,7 +22,8 @@ def check(path: Path, catalogue: Catalogue) -> Inventory:
         SpecError: holds every fault of both files, those of the choices included.
     """
     reading = files.read(path)
-    faults = (*reading.faults, *(fault for asked in reading.asked for fault in _refusals(catalogue, asked)))
+    refusals = (fault for asked in reading.asked for fault in _refusals(catalogue, asked))
+    faults = (*reading.faults, *refusals, *_shared_gpus(catalogue, reading.asked))
     if reading.inventory is None or faults:
         raise SpecError(faults)
     return reading.inventory
@@ -34,6 +36,26 @@ def _refusals(catalogue: Catalogue, asked: files.Asked) -> Iterator[Fault]:
         for fault in error.faults:
             if fault.where.partition(".")[0] not in asked.unread:
                 yield dataclasses.replace(fault, where=_anchored(fault.where, asked.index))
+
+
+def _shared_gpus(catalogue: Catalogue, entries: Sequence[files.Asked]) -> Iterator[Fault]:
+    """Refuse a second engine on a host with GPUs: the container of each is given all of them."""
+    for first, second in itertools.combinations(entries, 2):
+        shared = [name for name in second.hosts if name in first.hosts]
+        asked = (first.choice.hardware, second.choice.hardware)
+        with_gpus = [hardware for hardware in asked if _has_gpus(catalogue, hardware)]
+        if shared and with_gpus:
+            other = f"deployments[{first.index}] serves on {' and '.join(shared)} too"
+            yield Fault(
+                where=f"{files.DEPLOYMENT}: deployments[{second.index}].group",
+                what=f"{other}, and on {with_gpus[0]} one engine has all GPUs of a host",
+                remedy="give each deployment hosts of its own",
+            )
+
+
+def _has_gpus(catalogue: Catalogue, hardware: str) -> bool:
+    profile = catalogue.profiles.get(hardware)
+    return profile is not None and bool(profile.devices)
 
 
 def _anchored(field: str, index: int) -> str:
