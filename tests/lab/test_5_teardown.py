@@ -26,7 +26,7 @@ NOISE = (
 def test_teardown_restores_what_was_there(converged: Converged) -> None:
     """File systems, packages, users and listeners are as before the first run."""
     untouched = converged.untouched
-    done = operator.playbook("teardown", "-e", "kimi_consent=teardown")
+    done = operator.playbook("teardown")
     assert done.code == 0, done.output[-5000:]
     for host, before in untouched.before.items():
         assert operator.differences(before, operator.snapshot(host), NOISE) == []
@@ -44,6 +44,6 @@ def test_teardown_restores_what_was_there(converged: Converged) -> None:
 def test_a_second_teardown_changes_nothing(converged: Converged) -> None:
     """Run again on hosts that have been given back: 0 changed."""
     assert converged.first.code == 0
-    again = operator.playbook("teardown", "-e", "kimi_consent=teardown")
+    again = operator.playbook("teardown")
     assert again.code == 0, again.output[-3000:]
     assert set(again.changed.values()) == {0}

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.roles.controller import ROOT, ansible
+
 pytestmark = pytest.mark.fast
 
-ROOT = Path(__file__).resolve().parents[2]
 PLAYBOOKS = sorted(path for path in (ROOT / "playbooks").glob("*.yml"))
 HOST_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGV4YW1wbGU"
 HOSTS = {
@@ -24,20 +25,6 @@ HOSTS = {
         }
     }
 }
-
-
-def ansible(*words: str, home: Path, path: str | None = None) -> subprocess.CompletedProcess[str]:
-    """Run one of Ansible's programs from this environment."""
-    environment = {
-        "PATH": path or os.environ["PATH"],
-        "HOME": str(home),
-        "LC_ALL": "C.UTF-8",
-        "ANSIBLE_NOCOLOR": "1",
-    }
-    program = str(Path(sys.executable).parent / words[0])
-    return subprocess.run(
-        [program, *words[1:]], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
-    )
 
 
 @pytest.fixture
@@ -123,6 +110,7 @@ def test_ssh_understands_the_pinned_key() -> None:
     lines = done.stdout.splitlines()
     assert f"knownhostscommand /usr/bin/echo %H {HOST_KEY}" in lines
     assert "stricthostkeychecking true" in lines
+    assert "verifyhostkeydns false" in lines
 
 
 @pytest.mark.parametrize("role", sorted((ROOT / "roles").iterdir()), ids=lambda path: path.name)
