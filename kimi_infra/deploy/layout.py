@@ -27,11 +27,11 @@ def layouts(plan: DeploymentPlan, resolve: Resolver) -> tuple[HostLayout, ...]:
 
 
 def plan_hash(plan: DeploymentPlan) -> str:
-    """Name what the whole group runs: equal on all ranks, different when any rank's command differs."""
+    """Name what the whole group runs: equal on all ranks, different when any rank's command or the weights differ."""
     commands = [
         (docker.run_argv(rank), [(entry.name, entry.value) for entry in rank.env]) for rank in plan.ranks
     ]
-    return hashlib.sha256(json.dumps(commands).encode()).hexdigest()
+    return hashlib.sha256(json.dumps([plan.deployment.model_sha256, commands]).encode()).hexdigest()
 
 
 def rank_config(plan: DeploymentPlan, rank: RankPlan) -> Mapping[str, object]:
@@ -53,6 +53,8 @@ def rank_config(plan: DeploymentPlan, rank: RankPlan) -> Mapping[str, object]:
         "master_port": deployment.ports.master,
         "api_port": deployment.api.port,
         "model": deployment.choice.model,
+        # Other weights at the same path are in no command.
+        "model_sha256": deployment.model_sha256,
         "inputs": [paths.rank_config(name), paths.engine_env(name), paths.secret_env(name)],
         "secret_env": paths.secret_env(name),
         "ports": [{"number": port.number, "purpose": port.purpose} for port in listening],

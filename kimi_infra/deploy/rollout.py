@@ -29,7 +29,7 @@ class RankStatus:
     running: bool
     ready: bool
     stale: bool
-    """What runs differs from the files on the host."""
+    """What runs differs from the files on the host, or is unknown."""
 
     @classmethod
     def parse(cls, answer: Mapping[str, object]) -> RankStatus:

@@ -48,7 +48,7 @@ class Budget:
     """Deadlines in seconds, each one outside the one before it."""
 
     joined: int
-    """From the start of a rank to all ranks of the group having started their engine."""
+    """From a rank's start to all supervisors connected; a peer missing for longer is reported, and waited for."""
     engine_ready: int
     """vLLM's own: ``VLLM_ENGINE_READY_TIMEOUT_S``."""
     first_answer: int

@@ -29,6 +29,8 @@ def budget(env: Sequence[EnvEntry], timeouts: Timeouts) -> Budget:
     stated = max((int(entry.value) for entry in env if entry.name == ENGINE_READY), default=VLLM_ENGINE_READY)
     engine_ready = max(stated, timeouts.engine_ready or 0)
     first_answer = max(_FLOOR, engine_ready // 6, timeouts.first_answer or 0)
+    # Not an end: ranks wait on for an absent one, and their unit's timeout is extended meanwhile. It is when
+    # the wait is reported, what a deploy grants it, and how long a host may take to be ready for its rank.
     joined = max(_FLOOR, engine_ready // 4)
     container_stop = _SHUTDOWN + _WORKER_STOP
     return Budget(

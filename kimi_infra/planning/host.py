@@ -40,6 +40,7 @@ DIFFERENCES = (
     "the interface variables hold each host's own device: names differ between hosts",
     "secrets in a 0600 env file: a flag would show them in ps and in docker inspect",
     "--shutdown-timeout: without it a stop drops open requests without an answer",
+    "--log-driver none: the journal has the engine's lines; docker's own copy grows without a bound",
     "compile and graph caches kept on the host: a restart does not compile again",
 )
 

@@ -10,11 +10,13 @@ DOCKER = "/usr/bin/docker"
 def run_argv(rank: RankPlan) -> tuple[str, ...]:
     """Return the whole command of a rank's container, in the foreground and without pulling.
 
+    What the engine prints goes to the attached client, and so to the journal, under any log driver
+    (docker docs: "none"); the default one would write a second copy without a bound.
     The entrypoint is stated: not every image's own one understands ``--headless``.
     """
     container = rank.container
     return (
-        *(DOCKER, "run", "--rm", "--init", "--pull", "never"),
+        *(DOCKER, "run", "--rm", "--init", "--pull", "never", "--log-driver", "none"),
         *("--name", container.name),
         *("--network", "host", "--ipc", "host"),
         *_options(container),

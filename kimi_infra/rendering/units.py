@@ -61,8 +61,8 @@ def rank(plan: DeploymentPlan, rank_plan: RankPlan) -> str:
     return (
         f"{_MANAGED}[Unit]\n"
         f"Description={systemd.text(f'{what}: {deployment.choice.model}')}\n"
-        "Requires=docker.service\n"
-        "Wants=network-online.target\n"
+        # Not Requires=: a docker that is stopped or fails would take the rank down, and Restart= not act.
+        "Wants=docker.service network-online.target\n"
         "After=docker.service network-online.target\n"
         f"PartOf={owner}\n"
         f"StartLimitIntervalSec={START_LIMIT_BURST * plan.budget.unit_start}\n"

@@ -81,19 +81,19 @@ def test_a_worker_does_not_notice_a_dead_head(pair: Pair) -> None:
     """The head's core dies with exit code 0; the worker goes on without a connection and without a word."""
     os.kill(pair.head.pid, signal.SIGUSR1)
     assert pair.head.wait(group.WAIT) == 0
-    group.until(lambda: not host.joined(host.engine_sockets(pair.worker.pid), "127.0.0.2", ()))
+    group.until(lambda: not host.joined(host.engine_sockets(pair.worker.pid), {"127.0.0.2"}, ()))
     assert pair.worker.poll() is None
 
 
 def test_a_late_worker_is_connected_and_has_not_joined(pair: Pair) -> None:
     """The head holds a connection to a joined worker; one beside an old head has only its own to the head."""
-    assert host.joined(host.engine_sockets(pair.worker.pid), "127.0.0.2", {pair.master})
+    assert host.joined(host.engine_sockets(pair.worker.pid), {"127.0.0.2"}, {pair.master})
     words = [sys.executable, str(STUB), "serve", "x", "--headless", "--nnodes", "2", "--node-rank", "1"]
     words += ["--master-addr", "127.0.0.2", "--master-port", str(pair.master)]
     with subprocess.Popen(words, env={"VLLM_HOST_IP": "127.0.0.3"}, stderr=subprocess.DEVNULL) as second:
         group.until(lambda: len({port for port in connected(second.pid) if port != pair.master}) == 1)
         assert pair.master in connected(second.pid)
-        assert not host.joined(host.engine_sockets(second.pid), "127.0.0.2", {pair.master})
+        assert not host.joined(host.engine_sockets(second.pid), {"127.0.0.2"}, {pair.master})
         second.kill()
 
 

@@ -1,7 +1,7 @@
 """Stub of the docker client: containers are processes, the stub engine is the only image.
 
 Knows the options that kimi_infra renders and refuses any other. State lies in ``$STUB_DOCKER_DIR``:
-one ``NAME.pid`` a container, and ``calls``, a line for each command.
+one ``NAME.pid`` a container, ``calls``, a line for each command, and ``down`` while no daemon answers.
 Like docker: a killed client leaves its container behind.
 """
 
@@ -19,7 +19,7 @@ STATE = Path(os.environ["STUB_DOCKER_DIR"])
 ENGINE = Path(__file__).with_name("engine.py")
 FLAGS = {"--rm", "--init"}
 VALUES = {"--name", "--network", "--ipc", "--pull", "--env-file", "--volume", "-v", "--ulimit", "--device",
-          "--cap-add", "--shm-size", "--entrypoint"}  # fmt: skip
+          "--cap-add", "--shm-size", "--log-driver", "--entrypoint"}  # fmt: skip
 
 
 def say(text: str) -> None:
@@ -125,6 +125,10 @@ def main(words: list[str]) -> int:
     """Do one command."""
     with (STATE / "calls").open("a", encoding="utf-8") as calls:
         calls.write(" ".join(words[:4]) + "\n")
+    if (STATE / "down").exists():
+        say("failed to connect to the docker API at unix:///var/run/docker.sock: "
+            "dial unix /var/run/docker.sock: connect: no such file or directory")  # fmt: skip
+        return 1
     match words:
         case ["run", *rest]:
             return run(rest)

@@ -120,7 +120,8 @@ class Rank:
     def engine_argv(self) -> list[str]:
         """Return the docker command of this rank."""
         own = self.settings
-        argv = [str(self.docker), "run", "--rm", "--init", "--pull", "never", "--name", self.container]
+        argv = [str(self.docker), "run", "--rm", "--init", "--pull", "never", "--log-driver", "none"]
+        argv += ["--name", self.container]
         argv += ["--network", "host", "--env-file", str(self.root / "engine.env")]
         argv += ["--env-file", str(self.root / "secret.env"), "sha256:" + "1" * 64, "serve", "/models/tiny"]
         argv += ["--served-model-name", str(own["model"]), "--nnodes", str(own["ranks"])]
@@ -133,7 +134,7 @@ class Rank:
         own = ["--config", str(self.config_file), "--run-dir", str(self.root / "run")]
         return [sys.executable, "-BEs", str(self.program), verb, *own, *more]
 
-    def start(self) -> None:
+    def start(self, *more: str) -> None:
         """Start the supervisor as systemd would."""
         self._log.clear()
         self._notes.clear()
@@ -142,7 +143,7 @@ class Rank:
         notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         notify.bind(str(address))
         self.process = subprocess.Popen(
-            self.words("run", "--", *self.engine_argv()),
+            self.words("run", *more, "--", *self.engine_argv()),
             env={**self.environment, "NOTIFY_SOCKET": str(address)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

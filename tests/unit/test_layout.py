@@ -53,6 +53,31 @@ def test_both_ranks_carry_one_plan() -> None:
     assert json.loads(_content(moved[0], "rank.json"))["plan"] != configs[0]["plan"]
 
 
+def test_other_weights_at_the_same_path_are_another_plan() -> None:
+    """A new content hash changes the group's plan and the file that staleness is read from, on every rank."""
+    for before, after in zip(layouts(), layouts(examples.deployment(model_sha256="e" * 64)), strict=True):
+        old, new = (json.loads(_content(one, "rank.json")) for one in (before, after))
+        assert old["plan"] != new["plan"]
+        assert (old["model_sha256"], new["model_sha256"]) == (None, "e" * 64)
+
+
+def test_docker_that_stops_takes_no_rank_down_for_good() -> None:
+    """A rank starts docker and comes after it, by no rule that ends or fails it with docker."""
+    for one in layouts():
+        unit = _content(one, one.serving_unit)
+        for rule in ("Requires", "BindsTo", "Requisite", "PartOf"):
+            assert not any(line.startswith(f"{rule}=docker") for line in unit.split("\n"))
+        assert "Wants=docker.service " in unit
+        assert "After=docker.service " in unit
+        assert "Restart=always" in unit
+
+
+def test_docker_keeps_no_second_copy_of_the_log() -> None:
+    """The journal holds the engine's lines; json-file beside it grows without a bound."""
+    for one in layouts():
+        assert "--log-driver none" in _content(one, one.serving_unit)
+
+
 def test_rendering_is_byte_stable() -> None:
     """The same inventory and facts give the same bytes."""
     assert layouts() == layouts()

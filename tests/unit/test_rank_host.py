@@ -47,13 +47,13 @@ LISTENER = connection(41000, (ANY, 0), LISTEN)
 )
 def test_joined_is_a_connection_that_the_head_opened(sockets: list[host.Connection], expected: bool) -> None:
     """Only an established connection from the head to a port of the rank's own is proof."""
-    assert host.joined(sockets, HEAD, {MASTER, SUPERVISOR}) is expected
+    assert host.joined(sockets, {HEAD}, {MASTER, SUPERVISOR}) is expected
 
 
 def test_joined_leaves_planned_ports_aside() -> None:
     """A listener on a planned port is not the engine's queue."""
     sockets = [connection(MASTER, (ANY, 0), LISTEN), connection(MASTER, (HEAD, 45000))]
-    assert not host.joined(sockets, HEAD, {MASTER, SUPERVISOR})
+    assert not host.joined(sockets, {HEAD}, {MASTER, SUPERVISOR})
 
 
 def test_joined_knows_an_address_in_both_spellings() -> None:
@@ -62,7 +62,7 @@ def test_joined_knows_an_address_in_both_spellings() -> None:
         host.Connection(("fd00::2", 41000), ("::", 0), LISTEN, 7),
         host.Connection(("fd00::2", 41000), ("fd00::1", 45000), ESTABLISHED, 8),
     ]
-    assert host.joined(sockets, "FD00:0:0::1", {MASTER})
+    assert host.joined(sockets, {HEAD, "FD00:0:0::1"}, {MASTER})
 
 
 def test_the_kernel_table_is_understood() -> None:

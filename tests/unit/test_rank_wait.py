@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from kimi_infra.hostside.rank import state, story
 from tests.stubs import group
 from tests.stubs.group import Rank
 
@@ -29,9 +30,9 @@ def head(tmp_path: Path) -> Iterator[Rank]:
         yield rank
 
 
-def set_unit(rank: Rank, state: str) -> None:
-    """Let ``systemctl is-active`` say this."""
-    (rank.root / "active").write_text(f"{state}\n", encoding="ascii")
+def set_unit(rank: Rank, active: str) -> None:
+    """Let ``systemctl show`` say this is the unit's ActiveState."""
+    (rank.root / "active").write_text(f"{active}\n", encoding="ascii")
 
 
 def test_a_restart_in_between_is_not_the_end(head: Rank) -> None:
@@ -71,14 +72,15 @@ def signal_is_handled(pid: int) -> bool:
 def test_a_unit_that_failed_for_good_is_reported_with_its_reason(head: Rank) -> None:
     """When systemd has given up, wait ends with 1 and the supervisor's own reason."""
     head.write_config(own_address="198.51.100.77")
+    head.limit(joined=0.5)
     head.start()
     head.end()
     set_unit(head, "failed")
     done = head.ask("wait", "--timeout", "30")
     assert done.returncode == 1
     assert done.stdout == (
-        "vllm-kimi-head.service is down: "
-        "198.51.100.77 is not an address of lo: no device of this host has it\n"
+        "vllm-kimi-head.service is down: checking took longer than 0.5 s "
+        "(198.51.100.77 is not an address of lo: no device of this host has it)\n"
     )
 
 
@@ -93,6 +95,37 @@ def test_a_timeout_names_the_phase(head: Rank) -> None:
         "vllm-kimi-head.service is not ready after 0.2 s: starting the engine since "
     )
     assert " s of 10 s" in done.stdout
+
+
+def test_an_active_unit_serves_whatever_its_state_file_says(head: Rank) -> None:
+    """A state that was lost leaves a rank that runs, is ready, and is stale: only consent restarts it."""
+    set_unit(head, "active")
+    lost = json.loads(head.ask("status").stdout)
+    assert (lost["running"], lost["ready"], lost["stale"]) == (True, True, True)
+    assert lost["changes"] == ["what vllm-kimi-head.service was started from is unknown: it left no state"]
+    head.environment["STUB_LOAD"] = "60"
+    head.start()
+    head.until_said("starting the engine")
+    behind = json.loads(head.ask("status").stdout)
+    assert (behind["running"], behind["ready"], behind["stale"]) == (True, True, False)
+
+
+def test_a_state_that_could_not_be_saved_is_saved_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full /run at READY leaves a state that says not ready only until the next tick."""
+    monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
+    record = story.Story(group.settings(), tmp_path)
+    file = state.path(tmp_path, group.settings().deployment)
+    record.enter("starting the engine", 1)
+    file.parent.rename(tmp_path / "aside")
+    file.parent.touch()
+    record.enter("ready", None, ready=True)
+    record.tick()
+    assert not state.load(file)
+    file.parent.unlink()
+    record.tick()
+    assert state.load(file)["ready"]
 
 
 def test_a_host_without_anything_has_a_status(head: Rank) -> None:

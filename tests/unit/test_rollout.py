@@ -61,6 +61,13 @@ def test_reason_names_the_host_and_the_way_out() -> None:
     assert "playbooks/restart.yml" in found.reason
 
 
+def test_a_rank_whose_state_was_lost_is_not_restarted_without_consent() -> None:
+    """Active for systemd and from unknown files, as ``kimi-rank status`` tells it, is serving and stale."""
+    lost = RankStatus.parse({"running": True, "ready": True, "stale": True, "phase": None, "plan": None})
+    found = decide(examples.deployment(), {"tray-a": lost, "tray-b": lost}, consent=False)
+    assert (found.action, found.restart_required) == (Action.NONE, True)
+
+
 def test_status_of_an_untouched_host() -> None:
     """A host without a supervisor is one whose rank does not run."""
     assert RankStatus.parse({}) == DOWN

@@ -7,7 +7,7 @@ import json
 import sys
 from pathlib import Path
 
-from . import answer, config, report, state, story, supervisor
+from . import answer, config, report, state, story, supervisor, unitfile
 
 _USAGE = 2
 
@@ -28,8 +28,7 @@ def _parser() -> argparse.ArgumentParser:
         verb.add_argument(
             "--run-dir", type=Path, default=state.RUN_DIR, help="parent of the state's directory"
         )
-    for verb in (waiting, looking):
-        verb.add_argument("--unit-file", type=Path, help="compare the running command with this unit's, too")
+        verb.add_argument("--unit-file", type=Path, help="the unit's file, if not the installed one")
     return parser
 
 
@@ -38,7 +37,9 @@ def _run(options: argparse.Namespace, command: tuple[str, ...]) -> int:
     # The questioner is this same program: -BEs as in its first line.
     ask = (sys.executable, "-BEs", sys.argv[0], "ask", "--config", str(options.config))
     seconds = ("--seconds", f"{settings.limits.first_answer:g}")
-    return supervisor.run(settings, supervisor.Command(engine=command, ask=ask + seconds), options.run_dir)
+    unit_file = unitfile.of(settings.unit, options.unit_file)
+    started = supervisor.Command(engine=command, ask=ask + seconds, unit_file=unit_file)
+    return supervisor.run(settings, started, options.run_dir)
 
 
 def _wait(options: argparse.Namespace) -> int:

@@ -25,7 +25,7 @@ class Limits:
     """Deadlines in seconds."""
 
     joined: float
-    """From the rank's start to all ranks starting their engine."""
+    """For the host to be ready for the rank, then for all ranks to meet; the meeting goes on after it."""
     engine_ready: float
     """From the engine's start to its port listening (head) or its connections to the head (worker)."""
     first_answer: float

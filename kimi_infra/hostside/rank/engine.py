@@ -13,6 +13,9 @@ _DOCKER_SECONDS = 60.0
 _MARGIN_SECONDS = 10.0
 """What ``docker stop`` may take above its own limit, and the client after that."""
 
+_NO_CONTAINER = "no such container"
+"""In full: a daemon that is down has "no such file or directory" in the client's message."""
+
 
 class EngineError(Exception):
     """Docker does not do what is needed; the message is docker's own."""
@@ -37,12 +40,12 @@ def remove_leftover(docker: str, container: str) -> bool:
     """Remove the container of exactly this name; False when there is none."""
     found = _docker(docker, "container", "inspect", "--format", "{{.Id}}", container)
     if found.returncode != 0:
-        if "no such" in found.stderr.lower():
+        if _NO_CONTAINER in found.stderr.lower():
             return False
         raise EngineError(f"docker does not answer: {found.stderr.strip()[:300]}")
     removed = _docker(docker, "rm", "--force", container)
     # --rm may have taken it between the two calls.
-    if removed.returncode != 0 and "no such" not in removed.stderr.lower():
+    if removed.returncode != 0 and _NO_CONTAINER not in removed.stderr.lower():
         raise EngineError(f"container {container} cannot be removed: {removed.stderr.strip()[:300]}")
     return True
 

@@ -1,27 +1,33 @@
 """The thin group rule: each worker's supervisor holds one TCP connection to the head's.
 
 JSON lines. Worker: ``{"hello": {deployment, rank, plan, version}}``, later ``{"leaving": reason}``.
-Head: ``{"refused": reason}`` or ``{"start": 1}``. Both: ``{"ended": reason}``.
-An unknown message is left alone, so that a later version may say more.
+Head: ``{"refused": reason}`` or ``{"start": 1, "addresses": [its own]}``. Both: ``{"ended": reason}``.
+An unknown message or key is left alone and a missing list is an empty one: one version may say more.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import ipaddress
 import json
 import os
 import selectors
 import socket
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, Protocol
 
-from . import config, loop
+from . import config, host, loop
 
 VERSION = 1
 """Of this protocol; ranks of different versions refuse each other."""
 _HELLO_SECONDS = 5.0
 _RETRY_SECONDS = 0.25
 _LINE_LIMIT = 4096
+_MOST_ADDRESSES = 64
+"""Of a head in its message; so many fit in a line."""
+_SERVING_TIMEOUT_MS = 120_000
+"""TCP_USER_TIMEOUT of a group that serves: an idle engine outlives a cut of the network that ends a start."""
 _KEEPALIVE = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
     (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 10),
@@ -86,6 +92,11 @@ class Wire:
         if not complete:
             self._lose("it takes no more data")
 
+    def bear(self, milliseconds: int) -> None:
+        """Bear a peer that acknowledges nothing, keepalive probes included, for so long (tcp(7))."""
+        if self.open:
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
+
     def close(self) -> None:
         """Close without telling anybody."""
         if self.open:
@@ -148,6 +159,33 @@ def refusal(greeting: Any, settings: config.Config, taken: Collection[int]) -> s
     return f"rank {rank} is already connected" if rank in taken else None
 
 
+def start_message(settings: config.Config, here: Iterable[host.Interface]) -> dict[str, Any]:
+    """What the head says when all are there; its engine may connect from any of these addresses."""
+    found = [
+        item.address
+        for item in here
+        if not (parsed := ipaddress.ip_address(item.address)).is_loopback and not parsed.is_link_local
+    ]
+    return {"start": 1, "addresses": [settings.head_address, *found][:_MOST_ADDRESSES]}
+
+
+def head_addresses(
+    message: dict[str, Any], settings: config.Config, here: Iterable[host.Interface]
+) -> frozenset[str]:
+    """From where the head's engine may connect, by its word, in normal spelling.
+
+    Without this host's own: two hosts have the same address on docker's bridge, and who connects
+    from there is here.
+    """
+    listed = message.get("addresses")
+    found = {host.normal(settings.head_address)}
+    for text in listed if isinstance(listed, list) else ():
+        with contextlib.suppress(ValueError):
+            found.add(host.normal(str(text)))
+    own = {host.normal(item.address) for item in here} - {host.normal(settings.head_address)}
+    return frozenset(found - own)
+
+
 class Head:
     """Rank 0's side: admits each worker once and starts when all are there."""
 
@@ -186,6 +224,15 @@ class Head:
         for wire in tuple(self._members.values()):
             wire.send({kind: reason})
 
+    def serving(self) -> None:
+        """The engine serves: a short cut of the network is to be borne."""
+        for wire in self._members.values():
+            wire.bear(_SERVING_TIMEOUT_MS)
+
+    def leave(self) -> None:
+        """Admit nobody from now on; members stay."""
+        self._over = True
+
     def close(self) -> None:
         """Let all go."""
         self._over = True
@@ -204,7 +251,9 @@ class Head:
         _Candidate(self._loop, link, self._judge)
 
     def _judge(self, candidate: _Candidate, greeting: Any) -> None:
-        reason = refusal(greeting, self._settings, self._members)
+        # A member of an engine that is under way, or of none, would start or wait for nothing.
+        over = "the head is ending" if self._over else "the group has started" if self._started else None
+        reason = refusal(greeting, self._settings, self._members) or over
         if reason is not None:
             candidate.wire.send({"refused": reason})
             candidate.wire.close()
@@ -218,13 +267,19 @@ class Head:
 
     def _start(self) -> None:
         self._started = True
+        message = start_message(self._settings, host.interfaces())
         for wire in tuple(self._members.values()):
-            wire.send({"start": 1})
+            wire.send(message)
         if not self._over:
             self._listener.group_started()
 
     def _said(self, rank: int, message: dict[str, Any]) -> None:
-        if "leaving" in message:
+        if not self._started:
+            if "leaving" in message or "ended" in message:
+                # It may come again; the others wait on.
+                self._members.pop(rank).close()
+                self._listener.group_changed()
+        elif "leaving" in message:
             self._listener.group_leaving(f"rank {rank} is leaving: {clean(message['leaving'])}")
         elif "ended" in message:
             self._listener.group_lost(f"rank {rank} ended: {clean(message['ended'])}")
@@ -277,6 +332,8 @@ class Worker:
         self._over = False
         self.trouble = ""
         """Why the last attempt to connect failed."""
+        self.head_addresses: frozenset[str] = frozenset()
+        """From where the head's engine may connect; empty before the start."""
 
     @property
     def joined(self) -> list[int]:
@@ -317,6 +374,14 @@ class Worker:
         if self._wire is not None:
             self._wire.send({kind: reason})
 
+    def serving(self) -> None:
+        """The engine serves: a short cut of the network is to be borne."""
+        if self._wire is not None:
+            self._wire.bear(_SERVING_TIMEOUT_MS)
+
+    def leave(self) -> None:
+        """See :meth:`Head.leave`; nobody comes to a worker."""
+
     def close(self) -> None:
         """Let go."""
         self._over = True
@@ -341,14 +406,20 @@ class Worker:
 
     def _said(self, message: dict[str, Any]) -> None:
         if "refused" in message and not self._started:
-            assert self._wire is not None  # noqa: S101 - for the type only; it is the source of this event
-            self._wire.close()
-            self._retry(None, f"refused by the head: {clean(message['refused'])}")
+            self._again(f"refused by the head: {clean(message['refused'])}")
+        elif "ended" in message and not self._started:
+            self._again(f"rank 0 ended: {clean(message['ended'])}")
         elif "start" in message and not self._started:
             self._started = True
+            self.head_addresses = head_addresses(message, self._settings, host.interfaces())
             self._listener.group_started()
         elif "ended" in message:
             self._listener.group_lost(f"rank 0 ended: {clean(message['ended'])}")
+
+    def _again(self, why: str) -> None:
+        assert self._wire is not None  # noqa: S101 - for the type only; it is the source of this event
+        self._wire.close()
+        self._retry(None, why)
 
     def _gone(self, why: str) -> None:
         if self._started:

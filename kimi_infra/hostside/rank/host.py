@@ -184,17 +184,19 @@ def descendants(root: int) -> set[int]:
     return found
 
 
-def joined(sockets: Iterable[Connection], head_address: str, not_proof: Collection[int]) -> bool:
+def joined(
+    sockets: Iterable[Connection], head_addresses: Collection[str], not_proof: Collection[int]
+) -> bool:
     """Whether these sockets of a worker's engine show that it is in one engine with the head.
 
     Proof is a connection that the head opened to a port on which the rank itself listens: the queue of
     its answers (measured on vLLM 0.32.0). Connections *to* the head are none: a worker that waits beside
     a head of an older engine has one to the rendezvous store and five to other ports.
     """
-    head, found = normal(head_address), tuple(sockets)
+    heads, found = {normal(address) for address in head_addresses}, tuple(sockets)
     own = {item.local[1] for item in found if item.state == _LISTEN} - {*not_proof}
     return any(
-        item.state == _ESTABLISHED and item.remote[0] == head and item.local[1] in own for item in found
+        item.state == _ESTABLISHED and item.remote[0] in heads and item.local[1] in own for item in found
     )
 
 

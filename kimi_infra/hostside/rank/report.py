@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from . import config, state
+from . import config, state, unitfile
 
 READY, FAILED, TIMEOUT = 0, 1, 3
 """Exit codes of ``wait``."""
 _POLL_SECONDS = 0.5
-_UNITS = Path("/etc/systemd/system")
 _SURE = 4
 """So many looks in a row must find the unit down: a start that was only queued is not seen at once."""
 
@@ -30,8 +29,7 @@ class Place:
 
     def unit(self, settings: config.Config) -> Path | None:
         """The unit file to compare with, where there is one."""
-        installed = _UNITS / settings.unit
-        return self.unit_file or (installed if installed.exists() else None)
+        return unitfile.of(settings.unit, self.unit_file)
 
 
 def status(place: Place) -> dict[str, Any]:
@@ -42,14 +40,21 @@ def status(place: Place) -> dict[str, Any]:
         return _describe({}, str(error), [])
     found = state.load(state.path(place.run_dir, settings.deployment))
     changes = state.changes(found, settings, place.unit(settings))
-    return _describe(found, found.get("reason") or found.get("previous_reason"), changes)
+    # Type=notify: systemd calls active what said READY, whatever became of the state file.
+    active = _unit_state(settings.unit) == "active"
+    if active and not state.running(found):
+        changes = [f"what {settings.unit} was started from is unknown: it left no state"]
+    reason = found.get("reason") or found.get("previous_reason")
+    return _describe(found, reason, changes, active=active)
 
 
-def _describe(found: Mapping[str, Any], reason: str | None, changes: list[str]) -> dict[str, Any]:
-    running = state.running(found)
+def _describe(
+    found: Mapping[str, Any], reason: str | None, changes: list[str], *, active: bool = False
+) -> dict[str, Any]:
+    running = active or state.running(found)
     return {
         "running": running,
-        "ready": running and bool(found.get("ready")),
+        "ready": active or (running and bool(found.get("ready"))),
         "phase": found.get("phase"),
         "since": found.get("since"),
         "budget": found.get("budget"),
@@ -59,14 +64,14 @@ def _describe(found: Mapping[str, Any], reason: str | None, changes: list[str]) 
         "stale": bool(changes),
         "changes": changes,
         "reason": reason,
-        "pid": found.get("pid") if running else None,
+        "pid": found.get("pid") if state.running(found) else None,
     }
 
 
 def _unit_state(unit: str) -> str:
     try:
         answer = subprocess.run(
-            ("systemctl", "is-active", unit),
+            ("systemctl", "show", "--property=ActiveState", "--value", unit),
             stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30, check=False,
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):

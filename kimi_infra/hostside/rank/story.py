@@ -30,6 +30,11 @@ def notify(text: str) -> None:
             say(f"systemd cannot be told: {error}")
 
 
+def extend(seconds: float) -> None:
+    """Let the start take at least so many seconds from now (sd_notify(3), systemd 236)."""
+    notify(f"EXTEND_TIMEOUT_USEC={seconds * 1e6:.0f}")
+
+
 class Story:
     """The run of one supervisor."""
 
@@ -37,6 +42,7 @@ class Story:
         self._file = state.path(run_dir, settings.deployment)
         before = state.load(self._file)
         self._entered = time.monotonic()
+        self._saved = False
         self._state: dict[str, Any] = {
             "pid": os.getpid(),
             "started": host.start_ticks(os.getpid()),
@@ -52,7 +58,6 @@ class Story:
             # A run that was killed left no reason of its own.
             "previous_reason": before.get("reason") or before.get("previous_reason"),
         }
-        self.enter("checking", None)
 
     @property
     def phase(self) -> str:
@@ -64,11 +69,15 @@ class Story:
         """What the phase waits for, as far as it is known."""
         return str(self._state["detail"])
 
+    def changes(self, settings: config.Config, unit_file: Path | None) -> list[str]:
+        """How the files on disk differ from what this run was started from."""
+        return state.changes(self._state, settings, unit_file)
+
     def enter(self, phase: str, budget: float | None, *, ready: bool = False) -> None:
         """Begin a phase."""
         self._entered = time.monotonic()
         self._state.update(phase=phase, budget=budget, ready=ready, since=round(time.time(), 3), detail="")
-        limit = "" if budget is None else f", at most {budget:g} s"
+        limit = "" if budget is None else f", within {budget:g} s"
         say(f"rank {self._state['rank']}: {phase}{limit}")
         self._save()
         if ready:
@@ -83,13 +92,17 @@ class Story:
             say(f"rank {self._state['rank']}: {self.phase}: {detail}")
         self._state.update(joined=joined, detail=detail)
         self._save()
+        self.tick()
 
     def tick(self) -> None:
-        """Tell systemd the phase, the time in it and its limit."""
+        """Tell systemd the phase, the time in it and its limit; save what could not be saved before."""
+        if not self._saved:
+            self._save()
         budget = self._state["budget"]
         limit = "" if budget is None else f" of {budget:g} s"
         elapsed = f": {time.monotonic() - self._entered:.0f} s{limit}" if not self._state["ready"] else ""
-        notify(f"STATUS={self.phase}{elapsed}")
+        detail = f" ({self.detail})" if self.detail else ""
+        notify(f"STATUS={self.phase}{elapsed}{detail}")
 
     def end(self, reason: str, code: int) -> None:
         """The last line of the run."""
@@ -103,6 +116,8 @@ class Story:
     def _save(self) -> None:
         try:
             state.save(self._file, self._state)
+            self._saved = True
         except OSError as error:
-            # A full /run must not end an engine that serves.
+            # A full /run must not end an engine that serves; the next tick tries again.
+            self._saved = False
             say(f"{self._file} cannot be written: {error}")

@@ -11,32 +11,56 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import config, engine, group, host, loop, story
+from . import config, engine, group, host, loop, state, story, unitfile
 
 _POLL_SECONDS, _POLL_GROWTH, _POLL_MOST = 0.1, 1.2, 1.0
 """A look at a loading engine: soon at first, and seldom in an hour of loading."""
 _ASK_AGAIN_SECONDS = 0.5
+_CHECK_SECONDS = 1.0
 _STATUS_SECONDS = 10.0
 _DRAIN_MARGIN_SECONDS = 10.0
 """What a worker that was asked to stop grants the head above the head's own container limit."""
+
+_EXTENSION_SECONDS = 180.0
+"""So long does systemd wait for a next sign of a rank that waits; several calls to docker fit in."""
+_START_MARGIN_SECONDS = 60.0
+"""As the plan's for ``TimeoutStartSec=``."""
 
 
 class CheckError(Exception):
     """The rank cannot start on this host as it is."""
 
 
-def check(settings: config.Config, argv: Sequence[str]) -> None:
-    """Refuse what cannot work, and take away what an earlier run of this rank left."""
+class NotYetError(Exception):
+    """The host is not as far as the rank needs it, as during a boot."""
+
+
+def check(settings: config.Config, argv: Sequence[str], unit_file: Path | None) -> None:
+    """Refuse what cannot work, and take away what an earlier run of this rank left.
+
+    Raises:
+        CheckError: waiting does not help.
+        NotYetError: it may.
+    """
     if len(argv) < 2 or ("--name", settings.container) not in itertools.pairwise(argv):
         raise CheckError(f"the command behind -- does not start the container {settings.container}")
+    wanted = None if unit_file is None else unitfile.exec_start(unit_file)
+    if wanted is not None and state.command(wanted) != tuple(argv):
+        raise CheckError(
+            f"the command of this start is not the one in {unit_file}: systemd has not read the unit since "
+            "it changed (systemctl daemon-reload), or a drop-in replaces it"
+        )
     here = [item for item in host.interfaces() if host.carries(item, settings.own_address)]
     if settings.interface not in {item.device for item in here}:
         found = ", ".join(sorted({item.device for item in here})) or "no device"
-        raise CheckError(
+        raise NotYetError(
             f"{settings.own_address} is not an address of {settings.interface}: {found} of this host has it"
         )
-    if engine.remove_leftover(argv[0], settings.container):
-        story.say(f"removed the leftover container {settings.container}")
+    try:
+        if engine.remove_leftover(argv[0], settings.container):
+            story.say(f"removed the leftover container {settings.container}")
+    except engine.EngineError as error:
+        raise NotYetError(str(error)) from error
     for port in settings.ports:
         holders = host.holders(port.number)
         if holders:
@@ -51,6 +75,8 @@ class Command:
     """The docker command, in the foreground."""
     ask: tuple[str, ...]
     """Asks the own API for one completion: code 0 when it came, else the reason on standard output."""
+    unit_file: Path | None = None
+    """Where systemd should have the engine's command from; None compares nothing."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +99,7 @@ class Supervisor:
         self._group: group.Head | group.Worker = role(self._loop, settings, self)
         self._deadline: loop.Timer | None = None
         self._end: _End | None = None
+        self._started = False
         self._done = False
         self._container_pid = 0
         self._questioner: subprocess.Popen[bytes] | None = None
@@ -81,15 +108,40 @@ class Supervisor:
         """Everything, until the engine is gone."""
         self._loop.signals((signal.SIGTERM, signal.SIGINT), self._signalled)
         self._loop.every(_STATUS_SECONDS, self._tick)
-        self._enter("waiting for the group", self._settings.limits.joined)
+        self._enter("checking", self._settings.limits.joined)
+        self._loop.every(_CHECK_SECONDS, self._check)
+        self._loop.run(lambda: self._done)
+        return self._close()
+
+    def _check(self) -> bool:
+        """Look again while the host is not ready for the rank, as long as a group may take to meet."""
+        if self._end is not None:
+            return False
+        try:
+            check(self._settings, self._command.engine, self._command.unit_file)
+        except NotYetError as error:
+            self._story.note([], str(error))
+            return True
+        except CheckError as error:
+            self._finish(str(error), asked=False)
+            return False
+        self._meet()
+        return False
+
+    def _meet(self) -> None:
+        # Without an end: a peer that is away for hours must not use up this unit's starts.
+        seconds = self._settings.limits.joined
+        self._enter("waiting for the group", seconds, firm=False)
+        self._deadline = self._loop.after(seconds, self._wait_on)
         try:
             self._group.open()
         except OSError as error:
             self._finish(self._cannot_listen(error), asked=False)
         if self._story.phase == "waiting for the group":
             self.group_changed()
-        self._loop.run(lambda: self._done)
-        return self._close()
+
+    def _wait_on(self) -> None:
+        story.say(f"still {self._story.phase} ({self._story.detail}); waiting on")
 
     # What the group says (group.Listener).
 
@@ -102,7 +154,15 @@ class Supervisor:
         """See :class:`group.Listener`."""
         if self._end is not None:
             return
+        # The wait may have been long, and the container reads its environment files only now.
+        changes = self._story.changes(self._settings, self._command.unit_file)
+        if changes:
+            self._finish(f"changed while this run waited: {', '.join(changes)}", asked=False)
+            return
         self._story.note(self._group.joined, "")
+        limits = self._settings.limits
+        story.extend(limits.engine_ready + limits.first_answer + _START_MARGIN_SECONDS)
+        self._started = True
         self._enter("starting the engine", self._settings.limits.engine_ready)
         try:
             self._engine.start()
@@ -124,12 +184,13 @@ class Supervisor:
 
     # Phases.
 
-    def _enter(self, phase: str, seconds: float | None) -> None:
+    def _enter(self, phase: str, seconds: float | None, *, firm: bool = True) -> None:
+        """Begin a phase; ``firm`` ends the run when it takes longer."""
         if self._deadline is not None:
             self._deadline.cancel()
         self._deadline = None
         self._story.enter(phase, seconds, ready=phase == "ready")
-        if seconds is not None:
+        if seconds is not None and firm:
             self._deadline = self._loop.after(seconds, lambda: self._overrun(phase, seconds))
 
     def _overrun(self, phase: str, seconds: float) -> None:
@@ -138,6 +199,9 @@ class Supervisor:
 
     def _tick(self) -> bool:
         self._story.tick()
+        if not self._started and self._end is None:
+            # TimeoutStartSec= is for a start under way, not for a peer that is away.
+            story.extend(_EXTENSION_SECONDS)
         return True
 
     def _poll(self, look: Callable[[], bool]) -> None:
@@ -169,7 +233,7 @@ class Supervisor:
         if self._end is not None:
             return
         if code == 0:
-            self._enter("ready", None)
+            self._serve()
         else:
             self._story.note(self._group.joined, said or f"the question ended with code {code}")
             self._loop.after(_ASK_AGAIN_SECONDS, self._question)
@@ -181,12 +245,17 @@ class Supervisor:
             self._engine.ask_pid(self._found)
             return False
         settings = self._settings
+        heads = self._group.head_addresses if isinstance(self._group, group.Worker) else ()
         sockets = host.engine_sockets(self._container_pid)
         not_proof = {settings.master_port, settings.supervisor_port}
-        if not host.joined(sockets, settings.head_address, not_proof):
+        if not host.joined(sockets, heads, not_proof):
             return True
-        self._enter("ready", None)
+        self._serve()
         return False
+
+    def _serve(self) -> None:
+        self._group.serving()
+        self._enter("ready", None)
 
     def _found(self, pid: int) -> None:
         self._container_pid = pid
@@ -224,6 +293,7 @@ class Supervisor:
         if self._end is not None:
             return
         self._end = _End(reason, asked)
+        self._group.leave()
         if not keep_group:
             self._group.tell("ended", reason)
             self._group.close()
@@ -252,7 +322,7 @@ class Supervisor:
             self._questioner.wait()
         try:
             # Only there when docker's client ended without its container.
-            if engine.remove_leftover(self._docker, self._settings.container):
+            if self._started and engine.remove_leftover(self._docker, self._settings.container):
                 story.say(f"removed the container {self._settings.container}")
         except engine.EngineError as error:
             story.say(str(error))
@@ -271,10 +341,4 @@ class Supervisor:
 
 def run(settings: config.Config, command: Command, run_dir: Path) -> int:
     """Supervise one run of the rank; returns the exit code."""
-    record = story.Story(settings, run_dir)
-    try:
-        check(settings, command.engine)
-    except (CheckError, engine.EngineError) as error:
-        record.end(str(error), 1)
-        return 1
-    return Supervisor(settings, command, record).run()
+    return Supervisor(settings, command, story.Story(settings, run_dir)).run()

@@ -8,6 +8,13 @@ _ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v
             "\\": "\\", '"': '"', "'": "'"}  # fmt: skip
 _CODES = {"x": (2, 16), "u": (4, 16), "U": (8, 16)}
 _BLANKS = " \t"
+_UNITS = Path("/etc/systemd/system")
+
+
+def of(unit: str, stated: Path | None) -> Path | None:
+    """The file to compare a command with: the stated one, else the installed one; None without any."""
+    installed = _UNITS / unit
+    return stated or (installed if installed.exists() else None)
 
 
 def _escape(text: str, index: int) -> tuple[bytes, int]:
