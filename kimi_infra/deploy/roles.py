@@ -29,7 +29,10 @@ def host_data(
             "restart_ok": all("restart" in d.allow for d in deployments),
         },
         "serving_image": {
-            "images": [{"name": d.image.name, "reference": d.image.reference} for d in deployments]
+            "images": [
+                {"deployment": d.name, "name": d.image.name, "reference": d.image.reference}
+                for d in deployments
+            ]
         },
         "model_store": {"models": [{"path": d.model_path, "sha256": d.model_sha256} for d in deployments]},
         "vllm_serve": {"deployments": [_serve(plan, layout) for plan, layout in _pairs(mine, own)]},

@@ -48,7 +48,7 @@ class Budget:
     """Deadlines in seconds, each one outside the one before it."""
 
     joined: int
-    """From a rank's start to all supervisors connected; a peer missing for longer is reported, and waited for."""
+    """From a rank's start to all supervisors connected; a peer that is missing longer is reported."""
     engine_ready: int
     """vLLM's own: ``VLLM_ENGINE_READY_TIMEOUT_S``."""
     first_answer: int

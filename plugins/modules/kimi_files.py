@@ -25,6 +25,10 @@ options:
     options:
       path: {type: path, required: true, description: Absolute path.}
       mode: {type: str, required: true, description: Octal.}
+      keep:
+        type: bool
+        default: false
+        description: Whether a folder that is there keeps its mode and owner, because it is not ours.
   files:
     type: list
     elements: dict
@@ -55,6 +59,7 @@ class Node:
         self.path = pathlib.Path(wanted["path"])
         self.content: str | None = wanted.get("content")
         self._mode = int(wanted["mode"], 8)
+        self._keep = bool(wanted.get("keep"))
         self._found = self.path.lstat() if os.path.lexists(self.path) else None
 
     def fault(self) -> str | None:
@@ -71,7 +76,11 @@ class Node:
 
     def differs(self) -> bool:
         """Whether anything is to be done."""
-        if self._found is None or self._owned() != self._wanted():
+        if self._found is None:
+            return True
+        if self._keep:
+            return False
+        if self._owned() != self._wanted():
             return True
         return self.content is not None and self.path.read_bytes() != self.content.encode()
 
@@ -110,9 +119,10 @@ def main() -> None:
     """Run as Ansible's module."""
     entry = {"path": {"type": "path", "required": True}, "mode": {"type": "str", "required": True}}
     content = {"content": {"type": "str", "required": True}}
+    keep = {"keep": {"type": "bool", "default": False}}
     module = AnsibleModule(
         argument_spec={
-            "directories": {"type": "list", "elements": "dict", "default": [], "options": entry},
+            "directories": {"type": "list", "elements": "dict", "default": [], "options": {**entry, **keep}},
             "files": {"type": "list", "elements": "dict", "default": [], "options": {**entry, **content}},
         },
         supports_check_mode=True,
