@@ -8,7 +8,8 @@ from kimi_infra.cloud import Site, SiteArgs
 
 config = pulumi.Config()
 site = Site(
-    pulumi.get_stack(),
+    # Constant: a name is a resource's identity, and a stack may be renamed.
+    "site",
     SiteArgs(
         inventory=config.require("inventory"),
         secrets=config.get_secret_object("secrets"),

@@ -12,7 +12,7 @@ from typing import Any
 from kimi_infra.cloud import desired, inputs, propertypath, sources, wire
 from kimi_infra.cloud.context import Context
 from kimi_infra.cloud.stages import Stage
-from kimi_infra.converge import overlay, worker
+from kimi_infra.converge import overlay, redaction, worker
 from kimi_infra.deploy import site
 from kimi_infra.domain import names
 from kimi_infra.domain.inventory import SecretSource
@@ -40,7 +40,16 @@ class Checked:
 
 
 def check(stage: Stage, news: Mapping[str, object], context: Context) -> Checked:
-    """Check a stage's inputs; contacts no host."""
+    """Check a stage's inputs; contacts no host, and no reason holds a secret."""
+    done = _checked(stage, news, context)
+    redactor = redaction.Redactor(inputs.secret_texts(news))
+    failures = tuple(
+        Failure(property=one.property, reason=redactor.text(one.reason)) for one in done.failures
+    )
+    return Checked(inputs=done.inputs, failures=failures)
+
+
+def _checked(stage: Stage, news: Mapping[str, object], context: Context) -> Checked:
     given = {name: value for name, value in news.items() if value is not None and name not in inputs.COMPUTED}
     failures = tuple(_shape(given))
     if failures:
@@ -65,11 +74,12 @@ def _inventory(
         # Which hosts these are, another resource has still to say.
         return {**computed, **_unknown("targets", "plan", "allowed")}, []
     try:
-        found = read(inventory, wire.reveal(hosts))
-        failures = [*_strangers(hosts, found), *_secrets(given, found, context)]
+        plain: Any = wire.reveal(hosts)
+        found = read(inventory, plain)
+        failures = [*_strangers(plain, found), *_secrets(given, found, context)]
         computed |= {
-            "targets": desired.targets(found),
-            "plan": desired.plan(stage, found),
+            "targets": wire.marked(desired.targets(found), hosts),
+            "plan": wire.marked(desired.plan(stage, found), hosts),
             "allowed": desired.allowed(found),
         }
     except (SpecError, NotReadyError) as error:
@@ -109,7 +119,7 @@ def _shape(given: Mapping[str, object]) -> Iterator[Failure]:
         elif plain is not None and not isinstance(plain, (kind, wire.Unknown)):
             yield Failure(property=name, reason=f"{'a text' if kind is str else 'a map'} is expected")
     for name, valid in (("consent", inputs.CONSENTS), ("onDelete", inputs.ON_DELETE)):
-        value = given.get(name)
+        value = wire.reveal(given.get(name))
         if isinstance(value, str) and value not in valid:
             words = " or ".join(repr(word) for word in valid)
             yield Failure(property=name, reason=f"{words} is expected (got {value!r})")

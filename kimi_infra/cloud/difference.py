@@ -77,7 +77,7 @@ def compare(old: object, new: object, path: str = "") -> dict[str, Kind]:
 
 def consequences(old_inputs: Mapping[str, object] | None, news: Mapping[str, object]) -> list[str]:
     """Say for each engine which ranks start, restart or go on, as far as the inputs tell."""
-    plan, before = _mapping(news.get("plan")), _mapping((old_inputs or {}).get("plan"))
+    plan, before = (_mapping(wire.reveal(each.get("plan"))) for each in (news, old_inputs or {}))
     lines = []
     for deployment, ranks in plan.items():
         old = _mapping(before.get(deployment))

@@ -25,15 +25,17 @@ class Inputs:
 
     inventory: str
     """Inventory directory, relative to the Pulumi project."""
-    hosts: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    hosts: Mapping[str, Mapping[str, object]] = field(default_factory=dict, repr=False)
     """Host name -> values that win over those in hosts.yml."""
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Environment variable that the inventory refers to -> its value."""
     consent: str = ""
     """``restart``: this stack may disturb what serves."""
     on_delete: str = "retain"
-    targets: Mapping[str, str] = field(default_factory=dict)
+    targets: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Host name -> ``user@address:port`` at the time of the Check."""
+    hidden: tuple[str, ...] = field(default=(), repr=False)
+    """Every text that the program marked as secret."""
 
     @classmethod
     def of(cls, values: Mapping[str, object]) -> Inputs:
@@ -54,4 +56,14 @@ class Inputs:
             consent=plain.get("consent") or "",
             on_delete=plain.get("onDelete") or "retain",
             targets=plain.get("targets") or {},
+            hidden=secret_texts(values),
         )
+
+
+def secret_texts(values: Mapping[str, object]) -> tuple[str, ...]:
+    """Return every text that the program marked as secret.
+
+    What Check computes is marked as a whole, harmless words among it, and holds no other secret.
+    """
+    given = {name: value for name, value in values.items() if name in GIVEN}
+    return tuple(dict.fromkeys(wire.secret_texts(given)))

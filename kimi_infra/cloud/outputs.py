@@ -29,7 +29,7 @@ def after(
         "inSync": result.successful,
         "drift": drift,
         "applied": applied,
-        **(_serving(result, found) if stage is SERVE else {}),
+        **(_serving(inputs, result, found) if stage is SERVE else {}),
     }
 
 
@@ -43,14 +43,14 @@ def refreshed(
         "inSync": result.successful and not drift,
         "drift": drift,
         "applied": old.get("applied", 0),
-        **(_serving(result, found) if stage is SERVE else {}),
+        **(_serving(inputs, result, found) if stage is SERVE else {}),
     }
 
 
 def previewed(stage: Stage, inputs: Mapping[str, object], found: site.Site | None) -> dict[str, object]:
     """Return the outputs that an apply is going to have, as far as they are known before it."""
     unknown = dict.fromkeys(("applied", "imageIds", "planHashes", "restartRequired"), wire.UNKNOWN)
-    serving = {**unknown, "endpoints": endpoints(found) if found else wire.UNKNOWN}
+    serving = {**unknown, "endpoints": _endpoints(inputs, found) if found else wire.UNKNOWN}
     return {
         **inputs,
         "inSync": True,
@@ -59,9 +59,10 @@ def previewed(stage: Stage, inputs: Mapping[str, object], found: site.Site | Non
     }
 
 
-def endpoints(found: site.Site) -> dict[str, str]:
-    """Return where each deployment answers."""
-    return {each.name: _endpoint(each).url for each in found.inventory.deployments}
+def _endpoints(inputs: Mapping[str, object], found: site.Site) -> object:
+    """Return where each deployment answers; an address may be a secret of the program's."""
+    urls = {each.name: _endpoint(each).url for each in found.inventory.deployments}
+    return wire.marked(urls, inputs.get("hosts"))
 
 
 def _endpoint(each: Deployment) -> Endpoint:
@@ -69,10 +70,10 @@ def _endpoint(each: Deployment) -> Endpoint:
     return Endpoint(host=head.name, address=head.address, port=each.api.port, model=each.choice.model)
 
 
-def _serving(result: RunResult, found: site.Site) -> dict[str, object]:
+def _serving(inputs: Mapping[str, object], result: RunResult, found: site.Site) -> dict[str, object]:
     facts = _facts(result)
     return {
-        "endpoints": endpoints(found),
+        "endpoints": _endpoints(inputs, found),
         "imageIds": {each.name: _images(each, facts) for each in found.inventory.deployments},
         "planHashes": _plan_hashes(found, facts),
         "restartRequired": dict(result.restarts),
@@ -101,8 +102,12 @@ def _images(each: Deployment, facts: Mapping[str, HostFacts]) -> dict[str, str]:
 
 
 def _plan_hashes(found: site.Site, facts: Mapping[str, HostFacts]) -> dict[str, str]:
-    """Return what each whole group is to run; empty before all hosts are known."""
+    """Return what each whole group is to run; empty before all hosts are known, or while one contradicts."""
     if any(host.name not in facts for host in found.hosts):
         return {}
-    plans = planner.plan(found.inventory, found.catalogue, facts)
+    try:
+        plans = planner.plan(found.inventory, found.catalogue, facts)
+    except KimiInfraError:
+        # The run has planned from the same facts and failed, in words of its own that must be kept.
+        return {}
     return {each.deployment.name: layout.plan_hash(each) for each in plans}

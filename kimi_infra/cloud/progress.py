@@ -14,6 +14,7 @@ import grpc.aio
 from pulumi.runtime.proto import engine_pb2
 
 from kimi_infra.converge.events import Event, Outcome, TaskEnded, TaskStarted
+from kimi_infra.converge.redaction import Redactor
 from kimi_infra.observe.status import RankReport
 
 _LOG_SECONDS = 5
@@ -25,10 +26,10 @@ _streams = itertools.count(1000)
 
 
 class Log:
-    """The engine's log for one resource."""
+    """The engine's log for one resource; no message holds a known secret."""
 
-    def __init__(self, engine: Any, urn: str) -> None:
-        self._engine, self._urn = engine, urn
+    def __init__(self, engine: Any, urn: str, redactor: Redactor) -> None:
+        self._engine, self._urn, self._redactor = engine, urn, redactor
         self._stream = next(_streams)
 
     async def info(self, text: str) -> None:
@@ -46,7 +47,11 @@ class Log:
     async def _send(self, severity: Any, text: str, *, ephemeral: bool = False) -> None:
         stream = self._stream if ephemeral else 0
         message = engine_pb2.LogRequest(
-            severity=severity, message=text, urn=self._urn, streamId=stream, ephemeral=ephemeral
+            severity=severity,
+            message=self._redactor.text(text),
+            urn=self._urn,
+            streamId=stream,
+            ephemeral=ephemeral,
         )
         # An engine that has gone away is noticed by the server; a lost line must not end a run.
         with contextlib.suppress(grpc.aio.AioRpcError):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import grpc
@@ -16,11 +16,13 @@ from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc, st
 
 import kimi_infra
 from kimi_infra.cloud import check, desired, difference, outputs, propertypath, runs, stages, wire
+from kimi_infra.cloud.claims import Claims
 from kimi_infra.cloud.context import Context
-from kimi_infra.cloud.inputs import Inputs
+from kimi_infra.cloud.inputs import Inputs, secret_texts
 from kimi_infra.cloud.outcome import RunResult
 from kimi_infra.cloud.progress import Log, Progress
 from kimi_infra.cloud.stages import SERVE, VERIFY, Stage
+from kimi_infra.converge.redaction import Redactor
 from kimi_infra.deploy import site
 from kimi_infra.errors import KimiInfraError
 from kimi_infra.observe import status
@@ -35,7 +37,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
 
     def __init__(self, engine: Any, context: Context) -> None:
         self._engine, self._context = engine, context
-        self._runs = runs.Runs(context)
+        self._runs, self._claims = runs.Runs(context), Claims()
 
     def stop(self) -> None:
         """End all work."""
@@ -80,6 +82,9 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         """Refuse what cannot be applied; compute what the stage depends on."""
         stage = await self._stage(request.urn, context)
         checked = await asyncio.to_thread(check.check, stage, wire.load(request.news), self._context)
+        targets: Any = wire.reveal(checked.inputs.get("targets"))
+        if isinstance(targets, dict):
+            self._claims.asked(request.urn, targets.values())
         failures = [
             provider_pb2.CheckFailure(property=one.property, reason=one.reason) for one in checked.failures
         ]
@@ -106,48 +111,58 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
 
     async def Create(self, request: Any, context: Any) -> Any:  # noqa: N802
         """Bring a stage about for the first time."""
-        call = Call(self, request.urn, await self._stage(request.urn, context), context)
         values = wire.load(request.properties)
+        call = await self._call(request.urn, context, values)
         if request.preview:
-            done = await call.preview(None, values)
+            async with call:
+                done = await call.preview(None, values)
             return provider_pb2.CreateResponse(id="", properties=wire.dump(done))
         call.id = stages.name_of_urn(request.urn)
-        done = await call.apply(values, applied=1, seconds=request.timeout or None)
+        self._claims.created(request.urn)
+        async with call:
+            done = await call.apply(values, applied=1, seconds=request.timeout or None)
         return provider_pb2.CreateResponse(id=call.id, properties=wire.dump(done))
 
     async def Update(self, request: Any, context: Any) -> Any:  # noqa: N802
         """Bring a stage about again."""
-        call = Call(self, request.urn, await self._stage(request.urn, context), context)
-        call.id = request.id
         old, news = wire.load(request.olds), wire.load(request.news)
         old_inputs = wire.load(request.old_inputs)
+        call = await self._call(request.urn, context, old_inputs, news)
+        call.id = request.id
         found = difference.decide(call.stage, old_inputs, old, news)
         if found.state_only and not found.empty:
             kept = {name: old[name] for name in outputs.FOUND if name in old}
             return provider_pb2.UpdateResponse(properties=wire.dump({**news, **kept}))
-        if request.preview:
-            done = await call.preview(old_inputs, news)
-        else:
-            applied = old.get("applied")
-            count = applied + 1 if isinstance(applied, int) else 1
-            done = await call.apply(news, applied=count, seconds=request.timeout or None)
+        applied = old.get("applied")
+        count = applied + 1 if isinstance(applied, int) else 1
+        async with call:
+            if request.preview:
+                done = await call.preview(old_inputs, news)
+            else:
+                done = await call.apply(news, applied=count, seconds=request.timeout or None)
         return provider_pb2.UpdateResponse(properties=wire.dump(done))
 
     async def Read(self, request: Any, context: Any) -> Any:  # noqa: N802
         """Look at the hosts: what an apply would change is drift."""
-        call = Call(self, request.urn, await self._stage(request.urn, context), context)
         values = wire.load(request.inputs)
+        call = await self._call(request.urn, context, values)
         if not values:
             await call.refuse("cannot be imported; pulumi up takes over hosts as they are")
-        done = await call.refresh(values, wire.load(request.properties))
+        async with call:
+            done = await call.refresh(values, wire.load(request.properties))
         return provider_pb2.ReadResponse(id=request.id, properties=wire.dump(done), inputs=request.inputs)
 
     async def Delete(self, request: Any, context: Any) -> Any:  # noqa: N802
         """Leave the hosts as they are, or take off what was asked to be taken off."""
-        call = Call(self, request.urn, await self._stage(request.urn, context), context)
         values = wire.load(request.old_inputs) or wire.load(request.properties)
-        await call.delete(values, seconds=request.timeout or None)
+        call = await self._call(request.urn, context, values)
+        async with call:
+            await call.delete(values, seconds=request.timeout or None)
+        self._claims.deleted(request.urn)
         return empty_pb2.Empty()
+
+    async def _call(self, urn: str, context: Any, *values: wire.Values) -> Call:
+        return Call(self, urn, await self._stage(urn, context), context, values)
 
     async def _stage(self, urn: str, context: Any) -> Stage:
         try:
@@ -161,18 +176,32 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
 
 
 class Call:
-    """One call that concerns hosts."""
+    """One call that concerns hosts; as a context, it refuses for what kimi_infra raises on purpose.
 
-    def __init__(self, provider: Provider, urn: str, stage: Stage, context: Any) -> None:
+    Nothing that it says holds a secret of ``values``, the properties that the engine sent.
+    """
+
+    def __init__(
+        self, provider: Provider, urn: str, stage: Stage, context: Any, values: Sequence[wire.Values]
+    ) -> None:
         self.stage = stage
         self.id = ""
+        self._urn, self._claims = urn, provider._claims  # noqa: SLF001 - one unit
         self._runs, self._surroundings = provider._runs, provider._context  # noqa: SLF001 - one unit
-        self._log = Log(provider._engine, urn)  # noqa: SLF001
+        self._redactor = Redactor(text for each in values for text in secret_texts(each))
+        self._log = Log(provider._engine, urn, self._redactor)  # noqa: SLF001
         self._context = context
+
+    async def __aenter__(self) -> None:
+        pass
+
+    async def __aexit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, KimiInfraError):
+            await self.refuse(str(error))
 
     async def refuse(self, reason: str) -> None:
         """End the call; nothing has changed, neither on hosts nor in state."""
-        await self._context.abort(grpc.StatusCode.UNKNOWN, reason)
+        await self._context.abort(grpc.StatusCode.UNKNOWN, self._redactor.text(reason))
 
     async def preview(
         self, old_inputs: Mapping[str, object] | None, values: Mapping[str, object]
@@ -205,12 +234,8 @@ class Call:
         inputs = Inputs.of(values)
         found = await self._site(inputs)
         progress = Progress(self._log)
-        try:
-            async with progress.phases(lambda: status.read(found) if self.stage is SERVE else ()):
-                result = await self._runs.apply(self.stage, inputs, seconds, progress)
-        except KimiInfraError as error:
-            await self.refuse(str(error))
-            raise
+        async with progress.phases(lambda: status.read(found) if self.stage is SERVE else ()):
+            result = await self._runs.apply(self.stage, inputs, seconds, progress)
         if result.changed:
             await self._log.info(f"changed:\n{result.described()}")
         done = outputs.after(self.stage, values, result, found, applied)
@@ -224,7 +249,8 @@ class Call:
         """Look at the hosts and tell what differs."""
         inputs = Inputs.of(values)
         found = await self._site(inputs)
-        if desired.targets(found) != inputs.targets or desired.plan(self.stage, found) != values.get("plan"):
+        planned = wire.reveal(values.get("plan"))
+        if desired.targets(found) != inputs.targets or desired.plan(self.stage, found) != planned:
             await self._log.info(
                 "the inventory has changed since the last pulumi up; hosts are compared with it"
             )
@@ -252,6 +278,15 @@ class Call:
             return
         if not self.stage.teardown:
             return
+        if holders := self._claims.holders(self._urn, inputs.targets.values()):
+            # Renamed, moved or replaced: who serves these hosts now would lose its engines.
+            hosts = ", ".join(sorted(inputs.targets))
+            await self._log.warning(
+                f"{hosts}: kept as they are, for {', '.join(holders)} in this stack; to take off a host that "
+                f"is no longer served, run ansible-playbook -i {inputs.inventory} playbooks/teardown.yml "
+                "--limit HOST"
+            )
+            return
         found = await self._site(inputs)
         now = desired.targets(found)
         gone = [
@@ -262,29 +297,17 @@ class Call:
                 f"{', '.join(gone)}: applied, but no longer so in hosts.yml; put it back for the teardown, "
                 "or set onDelete: retain and run pulumi up before"
             )
-        try:
-            result = await self._runs.teardown(self.stage, inputs, seconds, Progress(self._log))
-        except KimiInfraError as error:
-            await self.refuse(str(error))
-            raise
+        result = await self._runs.teardown(self.stage, inputs, seconds, Progress(self._log))
         if not result.successful:
             await self.refuse("\n".join(result.reasons()))
         if result.changed:
             await self._log.info(f"taken off:\n{result.described()}")
 
     async def _site(self, inputs: Inputs) -> site.Site:
-        try:
-            return await asyncio.to_thread(runs.read, self._surroundings, inputs)
-        except KimiInfraError as error:
-            await self.refuse(str(error))
-            raise
+        return await asyncio.to_thread(runs.read, self._surroundings, inputs)
 
     async def _look(self, inputs: Inputs, purpose: runs.Purpose) -> RunResult:
-        try:
-            return await self._runs.look(self.stage, inputs, purpose, Progress(self._log, "check: "))
-        except KimiInfraError as error:
-            await self.refuse(str(error))
-            raise
+        return await self._runs.look(self.stage, inputs, purpose, Progress(self._log, "check: "))
 
     async def _fail(
         self, values: Mapping[str, object], done: Mapping[str, object], result: RunResult
@@ -293,7 +316,7 @@ class Call:
         if result.unreachable and not result.changed:
             # Nothing was done anywhere, so there is nothing to remember.
             await self.refuse("\n".join(result.reasons()))
-        reasons = result.reasons()
+        reasons = [self._redactor.text(reason) for reason in result.reasons()]
         detail = provider_pb2.ErrorResourceInitFailed(
             id=self.id, properties=wire.dump(done), inputs=wire.dump(values), reasons=reasons
         )

@@ -127,7 +127,7 @@ class Runs:
             variables={"kimi_consent": inputs.consent},
             hosts=inputs.hosts,
             environ=self._context.environment(inputs.secrets, named),
-            secrets=(*secrets, *inputs.secrets.values()),
+            secrets=(*secrets, *inputs.secrets.values(), *inputs.hidden),
             wanted=outcome.WANTED,
             seconds=seconds,
         )
@@ -139,6 +139,9 @@ class Runs:
             return collector.result()
         running = await session.Session.start(request)
         self._sessions.add(running)
+        if self._cancelled:
+            # Cancelled while it was starting, when cancel() did not know it.
+            running.cancel()
         try:
             async for event in running.events():
                 collector.add(event)

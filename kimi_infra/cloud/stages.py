@@ -52,6 +52,15 @@ def of_urn(urn: str) -> Stage:
     return BY_TYPE[urn.split("::")[2].rpartition("$")[2]]
 
 
+def site_of_urn(urn: str) -> tuple[str, str]:
+    """Return what identifies the site of a stage's URN: the types above it, and its name.
+
+    Raises:
+        KeyError: the provider has no such type.
+    """
+    return urn.split("::")[2].rpartition("$")[0], name_of_urn(urn).removesuffix(f"-{of_urn(urn).word}")
+
+
 def name_of_urn(urn: str) -> str:
     """Return a resource's name."""
     return urn.split("::", maxsplit=3)[3]

@@ -80,6 +80,16 @@ def has_unknown(value: object) -> bool:
     return isinstance(value, Unknown) or any(has_unknown(item) for item in _items(value))
 
 
+def has_secret(value: object) -> bool:
+    """Whether anything in a value is secret."""
+    return isinstance(value, Secret) or any(has_secret(item) for item in _items(value))
+
+
+def marked(value: object, source: object) -> object:
+    """Return a value that was made from ``source``: secret when anything of that is."""
+    return Secret(value) if has_secret(source) else value
+
+
 def secret_texts(value: object, *, inside: bool = False) -> Iterator[str]:
     """Yield every text that is, or is part of, a secret."""
     if isinstance(value, Secret):

@@ -13,6 +13,7 @@ import shutil
 import sys
 import tempfile
 import threading
+import time
 from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,6 +26,8 @@ from kimi_infra.converge import request as requests
 
 _GRACE_SECONDS = 10.0
 """For ansible-playbook to stop its forks after SIGTERM; then comes SIGKILL."""
+_TEXTS = frozenset({"task", "message", "reason"})
+"""An event's free texts, beside what a task changed and the data that was asked for."""
 _LOOSE_MAX = 20
 _POLL_SECONDS = 0.2
 """How often ansible-runner looks for a cancellation; its own 5 s would be felt."""
@@ -41,11 +44,21 @@ class Reporter:
 
     def event(self, event: events.Event) -> None:
         """Write one event; nobody listens any more when the caller was killed."""
-        line = json.dumps(self._redactor.value(json.loads(events.dump(event))))
+        fields = json.loads(events.dump(event))
+        # Only what is free text: a secret that is also a host's name or "ok" must not take the event apart.
+        for name in _TEXTS & fields.keys():
+            fields[name] = self._redactor.text(fields[name])
+        if isinstance(event, events.TaskEnded):
+            fields["changes"] = [self._values(change) for change in fields["changes"]]
+            fields["data"] = self._values(fields["data"])
+        line = json.dumps(fields)
         try:
             self._stream.write(line + "\n")
         except BrokenPipeError:
             return
+
+    def _values(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: self._redactor.value(value) for name, value in fields.items()}
 
     def raw(self, raw: Mapping[str, Any]) -> bool:
         """Take one of ansible-runner's events; False keeps it from writing the event to a file."""
@@ -74,10 +87,16 @@ class Cancellation:
         """Wait for the end of stdin, then end the run: gently first."""
         sys.stdin.read()
         self.asked.set()
-        # Its own handler ends the forks, which left its process group.
-        for child in processes.children(os.getpid()):
-            processes.stop(child)
-        self._over.wait(_GRACE_SECONDS)
+        stopped: set[int] = set()
+        end = time.monotonic() + _GRACE_SECONDS
+        # Again and again: asked early, the playbook is only about to start.
+        while time.monotonic() < end:
+            # Its own handler ends the forks, which left its process group; asked twice, it might not.
+            for child in set(processes.children(os.getpid())) - stopped:
+                processes.stop(child)
+                stopped.add(child)
+            if self._over.wait(_POLL_SECONDS):
+                break
         self._hard.set()
 
     def over(self) -> None:

@@ -145,6 +145,46 @@ def test_given_values_win(surroundings: context.Context) -> None:
     assert done.inputs["targets"]["tray-a"] == "ops@127.0.0.2:22"
 
 
+@pytest.mark.parametrize(
+    "hosts",
+    [
+        wire.Secret({"tray-b": {"ansible_host": "secret-address", "ansible_user": "secret-user"}}),
+        {
+            "tray-b": {
+                "ansible_host": wire.Secret("secret-address"),
+                "ansible_user": wire.Secret("secret-user"),
+            }
+        },
+    ],
+    ids=["as a whole", "single values"],
+)
+@pytest.mark.parametrize("stage", stages.STAGES, ids=lambda stage: stage.word)
+def test_secret_hosts_stay_secret(surroundings: context.Context, stage: stages.Stage, hosts: object) -> None:
+    """What is computed from a secret address or user is secret too, and as right as without the mark."""
+    done = check.check(stage, {"inventory": "inv", "hosts": hosts}, surroundings)
+    plain = check.check(stage, {"inventory": "inv", "hosts": wire.reveal(hosts)}, surroundings)
+    assert done.failures == ()
+    assert "secret-" not in repr(done.inputs)
+    assert wire.reveal(dict(done.inputs)) == plain.inputs
+    assert "secret-user@secret-address:22" in repr(plain.inputs)
+
+
+def test_computed_words_are_no_secrets() -> None:
+    """A plan that is marked as a whole hides what the program marked, and none of its harmless words."""
+    values = {"hosts": {"tray-a": wire.Secret({"ansible_host": "192.0.2.7"})}, "plan": wire.Secret(["head"])}
+    assert inputs.secret_texts(values) == ("192.0.2.7",)
+
+
+def test_a_fault_in_a_secret_does_not_tell_it(surroundings: context.Context) -> None:
+    """A wrong value is refused at its property; when it is secret, it is not quoted."""
+    [(where, why)] = faults(surroundings, hosts={"tray-a": {"engine_address": wire.Secret("300.1.1.1")}})
+    assert where == 'hosts["tray-a"].engine_address'
+    assert "300.1.1.1" not in why
+    assert "[secret]" in why
+    [(where, why)] = faults(surroundings, hosts=wire.Secret({"tray-c": {}}))
+    assert (where, why[:27]) == ('hosts["tray-c"]', "no deployment has this host")
+
+
 def test_unknown_hosts_leave_the_plan_unknown(surroundings: context.Context) -> None:
     """While another resource has still to name the hosts, nothing is planned for them."""
     given = {"inventory": "inv", "hosts": {"tray-b": {"ansible_host": wire.UNKNOWN}}}

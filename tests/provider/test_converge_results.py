@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import io
 import json
 from typing import Any
 
@@ -9,7 +11,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from kimi_infra.converge import environment, events, redaction, results
+from kimi_infra.converge import environment, events, redaction, results, worker
 from kimi_infra.converge import request as requests
 from kimi_infra.converge.events import Change, Outcome, TaskEnded
 
@@ -155,6 +157,44 @@ def test_no_secret_gets_through(secret: str, before: str, after: str) -> None:
     assert secret not in inner["x"].replace(redaction.MARK, "")
     assert rest == [1, None]
     assert json.dumps(shown)
+
+
+def test_a_secret_that_is_a_common_word_takes_no_event_apart() -> None:
+    """A user or password that is also a field, a host or an outcome hides free text alone."""
+    words = (
+        "host",
+        "changes",
+        "data",
+        "path",
+        "answer",
+        "changed",
+        "tray-a",
+        "message",
+        "copy",
+        "uuid",
+        "task",
+    )
+    event = TaskEnded(
+        host="tray-a",
+        role="host",
+        task="Be changed",
+        action="copy",
+        outcome=Outcome.CHANGED,
+        message="no message",
+        changes=(Change(path="/x/data", diff="+answer"),),
+        data={"answer": {"uuid": ["tray-a"]}},
+        uuid="path",
+    )
+    request = requests.Request(root="r", playbook="p", inventory="i", check=False, secrets=words)
+    stream = io.StringIO()
+    worker.Reporter(stream, request).event(event)
+    assert events.load(stream.getvalue()) == dataclasses.replace(
+        event,
+        task="Be [secret]",
+        message="no [secret]",
+        changes=(Change(path="/x/[secret]", diff="+[secret]"),),
+        data={"answer": {"[secret]": ["[secret]"]}},
+    )
 
 
 def test_a_secret_of_several_lines_goes_line_by_line() -> None:

@@ -173,14 +173,29 @@ def test_the_life_of_a_stack(stack: Stack) -> None:
     assert (stack.out / "vllm_serve-tray-b").read_text() == "by hand\n"
     text = stack.good("up", "--yes", "--skip-preview", "--refresh")
     assert (stack.out / "vllm_serve-tray-b").read_text() == "hello\n"
-    assert stack.state["test-serve"]["outputs"]["inSync"] is True
-    assert stack.state["test-verify"]["outputs"]["applied"] == 2, "verified again after the repair"
+    assert stack.state["site-serve"]["outputs"]["inSync"] is True
+    assert stack.state["site-verify"]["outputs"]["applied"] == 2, "verified again after the repair"
 
     text = stack.good("config", "set", "onDelete", "teardown") + stack.good("up", "--yes", "--skip-preview")
     assert "5 updated" not in text
     stack.good("destroy", "--yes", "--skip-preview")
     assert stack.files == {name for name in stack.files if name.endswith(".secret") or "model_store" in name}
-    assert "test-serve" not in stack.state
+    assert "site-serve" not in stack.state
+
+
+def test_a_renamed_stack_keeps_its_engines(stack: Stack) -> None:
+    """A stack's name is no resource's name; a site that takes over hosts keeps them."""
+    stack.good("config", "set", "onDelete", "teardown")
+    stack.good("up", "--yes", "--skip-preview")
+    before = stack.files
+    stack.good("stack", "rename", "other")
+    stack.good("up", "--yes", "--skip-preview", "--expect-no-changes")
+    program = stack.folder / "__main__.py"
+    program.write_text(program.read_text().replace('"site",', '"another",'))
+    text = stack.good("up", "--yes", "--skip-preview")
+    assert "site-serve" not in stack.state
+    assert "kept as they are, for another-" in text
+    assert stack.files == before
 
 
 def test_a_changed_port_says_what_restarts(stack: Stack) -> None:
@@ -204,11 +219,11 @@ def test_a_failure_is_kept_and_mended(stack: Stack) -> None:
     assert code != 0
     assert "tray-b: vllm_serve : Stop where the test says: tray-b has no luck with [secret]; mend it" in text
     assert "vllm_serve-tray-a" in stack.files
-    assert stack.state["test-serve"]["initErrors"]
-    assert "test-verify" not in stack.state
+    assert stack.state["site-serve"]["initErrors"]
+    assert "site-verify" not in stack.state
     code, text = stack.run("up", "--yes", "--skip-preview")
     assert code != 0, "not forgotten"
-    assert stack.state["test-hosts"]["outputs"]["applied"] == 1
+    assert stack.state["site-hosts"]["outputs"]["applied"] == 1
     stack.given()
     stack.good("up", "--yes", "--skip-preview")
     stack.good("up", "--yes", "--skip-preview", "--expect-no-changes")
@@ -228,7 +243,7 @@ def test_an_interrupted_up_goes_on(stack: Stack, victim: str) -> None:
     stack.said += text
     assert process.returncode != 0, text
     engine.wait_until(lambda: stack.processes() == [], "the end of all processes")
-    assert stack.state["test-hosts"]["outputs"]["inSync"] is True
+    assert stack.state["site-hosts"]["outputs"]["inSync"] is True
     stack.given()
     stack.good("up", "--yes", "--skip-preview")
     stack.good("up", "--yes", "--skip-preview", "--expect-no-changes")

@@ -144,8 +144,24 @@ def test_the_life_of_a_stage(provider: engine.Provider, project: Project) -> Non
     ran = len(provider.statuses)
     outputs = provider.update(HOSTS, (inputs, outputs), teardown)
     assert len(provider.statuses) == ran, "remembered without a run"
-    provider.delete(HOSTS, teardown, outputs)
+    later = project.start()
+    later.delete(HOSTS, teardown, outputs)
+    assert later.close() == 0
     assert project.files == {name for name in written if name.endswith(".secret")}
+
+
+def test_no_teardown_under_a_resource_that_serves(provider: engine.Provider, project: Project) -> None:
+    """What the program has on the same hosts keeps them, renamed or replaced by itself; and it is told."""
+    old = checked(provider, HOSTS, onDelete="teardown")
+    renamed = engine.urn("HostBase", "renamed-hosts")
+    news = checked(provider, renamed, onDelete="teardown")
+    outputs = provider.create(renamed, news)
+    before = project.files
+    for urn, inputs in ((HOSTS, old), (renamed, news)):
+        provider.delete(urn, inputs, outputs)
+        assert project.files == before
+    told = "tray-a, tray-b: kept as they are, for renamed-hosts in this stack"
+    assert provider.kept.count(told) == 2
 
 
 def test_half_a_failure_is_kept(provider: engine.Provider, project: Project) -> None:
@@ -174,6 +190,41 @@ def test_half_a_failure_is_kept(provider: engine.Provider, project: Project) -> 
     assert len(str(outputs["planHashes"])) > 64
     assert outputs["restartRequired"] == {"kimi": "it differs"}
     assert "kimi: restart required: it differs" in provider.kept
+
+
+def test_facts_that_cannot_be_planned_are_the_runs_failure(
+    provider: engine.Provider, project: Project
+) -> None:
+    """Facts that contradict the plan end an apply with the run's message, kept in state; no call crashes."""
+    project.given(fail_in="vllm_serve tray-b")
+    probe = project.tree / "plugins/action/kimi_probe.py"
+    probe.write_text(probe.read_text().replace('{task_vars["engine_address"]: "eth0"}', "{}"))
+    inputs = checked(provider, SERVE)
+    with pytest.raises(engine.InitFailed, match="tray-b has no luck") as failed:
+        provider.create(SERVE, inputs)
+    assert failed.value.properties["planHashes"] == {}
+    seen = provider.read(SERVE, inputs, failed.value.properties)
+    assert (seen["inSync"], seen["planHashes"]) == (False, {})
+
+
+def test_a_secret_address_is_never_shown(provider: engine.Provider, project: Project) -> None:
+    """It reaches its host, and stands in clear in no output, no message and no failure."""
+    project.given(fail_in="vllm_serve tray-a")
+    tasks = project.tree / "roles/vllm_serve/tasks/main.yml"
+    tasks.write_text(tasks.read_text().replace("; mend it", " at {{ ansible_host }}; mend it"))
+    hosts = {"tray-a": {"ansible_host": wire.Secret("127.0.0.77")}}
+    inputs = checked(provider, SERVE, hosts=hosts)
+    provider.create(SERVE, inputs, preview=True)
+    assert "ranks are started on tray-a and tray-b" in provider.kept
+    with pytest.raises(engine.InitFailed, match=r"at \[secret\]") as failed:
+        provider.create(SERVE, inputs)
+    told = failed.value
+    shown = (repr(told.properties), repr(told.inputs), *told.reasons, provider.kept, *provider.statuses)
+    assert "127.0.0.77" not in "\n".join(shown)
+    assert wire.reveal(told.properties["endpoints"]) == {"kimi": "http://127.0.0.77:8000"}
+    (project.inventory / "deployment.yml").write_text("")
+    with pytest.raises(grpc.RpcError, match=r"deployment\.yml"):
+        provider.read(SERVE, inputs, told.properties)
 
 
 def test_verification_runs_for_real(provider: engine.Provider, project: Project) -> None:

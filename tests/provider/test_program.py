@@ -107,7 +107,7 @@ def test_the_products_program() -> None:
     }
     found = monitor.run(monitor.Job(ENTRY, config, ("kimi_infra:secrets",)), monitor.Canned())
     site, first, *_ = kimi(found)
-    assert site.name == "test", "named after its stack"
+    assert site.name == "site", "whatever its stack is called"
     assert first.inputs == {
         "inventory": "inventories/lab-2node",
         "secrets": wire.Secret({"KIMI_API_KEY": KEY}),
