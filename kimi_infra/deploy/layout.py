@@ -27,7 +27,7 @@ def layouts(plan: DeploymentPlan, resolve: Resolver) -> tuple[HostLayout, ...]:
 
 
 def plan_hash(plan: DeploymentPlan) -> str:
-    """Name what the whole group runs: equal on all ranks, another one when a command or the weights differ."""
+    """Name what the whole group runs: equal on all ranks, another when a command or the weights differ."""
     commands = [
         (docker.run_argv(rank), [(entry.name, entry.value) for entry in rank.env]) for rank in plan.ranks
     ]
