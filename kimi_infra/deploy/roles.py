@@ -83,4 +83,6 @@ def _directories(layout: HostLayout) -> list[str]:
 
 
 def _file(file: HostFile) -> Data:
-    return {"path": file.path, "content": file.content, "mode": file.mode}
+    # A program of ours is nothing that an operator reads in a diff.
+    brief = file.path.startswith(f"{paths.PROGRAM_ROOT}/")
+    return {"path": file.path, "content": file.content, "mode": file.mode, "brief": brief}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import pathlib
 import stat
@@ -38,6 +39,10 @@ options:
       path: {type: path, required: true, description: Absolute path.}
       content: {type: str, required: true, description: The whole text.}
       mode: {type: str, required: true, description: Octal.}
+      brief:
+        type: bool
+        default: false
+        description: Whether --diff shows a hash instead of the text, as for a program that nobody edits.
 author: [kimi_infra]
 """
 
@@ -60,6 +65,7 @@ class Node:
         self.content: str | None = wanted.get("content")
         self._mode = int(wanted["mode"], 8)
         self._keep = bool(wanted.get("keep"))
+        self._brief = bool(wanted.get("brief"))
         self._found = self.path.lstat() if os.path.lexists(self.path) else None
 
     def fault(self) -> str | None:
@@ -73,6 +79,12 @@ class Node:
     def text(self) -> str:
         """What the file says now."""
         return self.path.read_text(encoding="utf-8", errors="replace") if self._found else ""
+
+    def _shown(self, text: str) -> str:
+        """Return what --diff shows of a text."""
+        if not self._brief or not text:
+            return text
+        return f"{text.count(chr(10))} lines, sha256 {hashlib.sha256(text.encode()).hexdigest()}\n"
 
     def differs(self) -> bool:
         """Whether anything is to be done."""
@@ -106,7 +118,9 @@ class Node:
             "absent" if self._owned() is None else "mode {:04o}, owner {}:{}".format(*(self._owned() or ()))
         )
         after = "mode {:04o}, owner {}:{}".format(*self._wanted())
-        old, new = (self.text(), self.content) if self.content is not None else ("", "")
+        old, new = (
+            (self._shown(self.text()), self._shown(self.content)) if self.content is not None else ("", "")
+        )
         return {
             "before_header": f"{self.path} ({before})",
             "after_header": f"{self.path} ({after})",
@@ -118,7 +132,7 @@ class Node:
 def main() -> None:
     """Run as Ansible's module."""
     entry = {"path": {"type": "path", "required": True}, "mode": {"type": "str", "required": True}}
-    content = {"content": {"type": "str", "required": True}}
+    content = {"content": {"type": "str", "required": True}, "brief": {"type": "bool", "default": False}}
     keep = {"keep": {"type": "bool", "default": False}}
     module = AnsibleModule(
         argument_spec={

@@ -101,3 +101,20 @@ def test_a_folder_of_others_keeps_its_mode(tmp_path: Path, run_module: RunModule
     assert theirs.stat().st_mode & 0o7777 == 0o700
     assert new.stat().st_mode & 0o7777 == 0o755
     assert not run_module("kimi_files", directories=folders)["changed"]
+
+
+def test_the_diff_of_a_program_is_brief(tmp_path: Path, run_module: RunModule) -> None:
+    """A program of ours shows a hash where a unit shows its text; what is written is whole."""
+    program, unit = tmp_path / "program.py", tmp_path / "x.service"
+    text = "print(1)\nprint(2)\n"
+    files = [
+        {"path": str(program), "content": text, "mode": "0644", "brief": True},
+        {"path": str(unit), "content": text, "mode": "0644"},
+    ]
+    shown = {
+        Path(entry["after_header"].split()[0]): entry["after"]
+        for entry in run_module("kimi_files", files=files)["diff"]
+    }
+    assert shown[unit] == text
+    assert shown[program].startswith("2 lines, sha256 ")
+    assert program.read_text() == text
