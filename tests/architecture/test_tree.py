@@ -78,7 +78,11 @@ def test_the_design_notes_are_not_needed() -> None:
     """Nothing points at the folder of design notes beside the checkout."""
     folder = "shared"  # put together here, so that this file does not name it either
     notes = any_of(
-        {f"../{folder}", f"/work/{folder}", *(f"{folder}/{part}" for part in ("design", "spikes", "seeds"))}
+        {
+            f"../{folder}",
+            f"{sources.ROOT.parent}/{folder}",
+            *(f"{folder}/{part}" for part in ("design", "spikes", "seeds")),
+        }
     )
     assert lines_with(notes, sources.files()) == []
 
