@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -61,3 +63,38 @@ def _one_process() -> dict[str, Any]:
     )
     result: dict[str, Any] = json.loads(printed.strip().splitlines()[-1])
     return result
+
+
+def test_the_real_engine_keeps_the_contract_of_the_stub(converged: Converged) -> None:
+    """What the fast tests believe of an engine's API holds for vLLM: the same tests, pointed at it."""
+    assert converged.first.code == 0
+    found = site.read_ready(operator.INVENTORY)
+    endpoint = site.endpoint(
+        found.inventory, site.deployment(found, None), site.SecretStore(environ=os.environ)
+    )
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-k",
+            "real",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "no:tests.sockets",
+            "tests/contract",
+        ],
+        cwd=operator.ROOT,
+        env={
+            **os.environ,
+            "KIMI_ENGINE_URL": endpoint.url,
+            "KIMI_ENGINE_MODEL": endpoint.model,
+            "KIMI_ENGINE_KEY": endpoint.key or "",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-4000:]
