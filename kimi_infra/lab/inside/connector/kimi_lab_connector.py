@@ -103,7 +103,7 @@ class LabOffloadWorker(worker.SimpleCPUOffloadWorker):
     def register_kv_caches(self, kv_caches) -> None:
         """As vLLM's, which asks CUDA for two streams on the way."""
         if self.disk_mode:
-            raise NotImplementedError("the lab's connector has no disk tier; leave kv_offload_backend out")
+            raise ValueError("the lab's connector has no disk tier; leave kv_offload_backend out")
         with mock.patch.object(torch.cuda, "Stream", NoStream):
             super().register_kv_caches(kv_caches)
 
