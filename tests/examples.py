@@ -11,6 +11,7 @@ from kimi_infra.domain.inventory import (
     Deployment,
     Host,
     ImageChoice,
+    PoolChoice,
     Ports,
     SecretRef,
     SecretSource,
@@ -56,6 +57,27 @@ def deployment(**changes: object) -> Deployment:
         ports=Ports(),
     )
     return replace(example, **changes)  # type: ignore[arg-type]
+
+
+def engine(hardware: str, strategy: str, nodes: int, **changes: object) -> Deployment:
+    """Return a deployment of one engine; changes are those of its choice."""
+    choice = replace(
+        deployment().choice,
+        hardware=hardware,
+        strategy=strategy,
+        nodes=nodes,
+        **changes,  # type: ignore[arg-type]
+    )
+    return deployment(choice=choice, hosts=tuple(host(rank) for rank in range(nodes)))
+
+
+def cluster(**changes: object) -> Deployment:
+    """Return six GB300 trays: tray-a and tray-b prefill, tray-c to tray-f decode."""
+    pools = {"prefill": PoolChoice(nodes=2), "decode": PoolChoice(nodes=4)}
+    choice = replace(deployment().choice, strategy="pd_cluster", nodes=6, pools=pools)
+    hosts = [replace(host(number), rank=number if number < 2 else number - 2) for number in range(6)]
+    api = replace(deployment().api, port=30000)
+    return deployment(**{"choice": choice, "hosts": tuple(hosts), "api": api, **changes})
 
 
 def facts(rank: int, **changes: object) -> HostFacts:

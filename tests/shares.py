@@ -29,6 +29,7 @@ GROUPS = (
     Group(name="provider", seconds=240, claim="the Pulumi provider against a fake engine, on this machine"),
     Group(name="engine", seconds=300, claim="needs Pulumi's own engine; hosts are this machine"),
     Group(name="stack", seconds=420, claim="needs Pulumi's own engine and the two lab hosts"),
+    Group(name="parser", seconds=120, claim="asks vLLM's own parser, in the serving image's Python"),
 )
 """All groups. CI's whole budget is 4500 s; what is not given away here is kept for later groups."""
 

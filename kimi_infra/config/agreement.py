@@ -1,4 +1,4 @@
-"""Checks between values: ranks and addresses within a group, ports within and between deployments.
+"""Checks between values: ranks and addresses within a group or pool, ports within and between deployments.
 
 Drafts may have faults of their own: a field without a usable value is None and never blamed twice.
 """
@@ -7,15 +7,20 @@ from __future__ import annotations
 
 import ipaddress
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kimi_infra.config.models import DeploymentModel, HostModel
 from kimi_infra.config.values import fill_in, plain_address
 from kimi_infra.config.yamlfile import Place
+from kimi_infra.domain.inventory import KV_TIER_BYTES
 from kimi_infra.errors import Fault
 
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+CLUSTER = "pd_cluster"
+"""Name of the strategy whose hosts are in pools."""
+_ROUTER_PORT = 30000
+"""The public page's port of the router of a prefill/decode cluster."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +41,20 @@ class DeploymentDraft:
     at: Place
     hosts: tuple[HostDraft, ...] | None
     """None when the group is not known."""
+    pools: Mapping[str, tuple[HostDraft, ...]] | None = None
+    """Hosts by pool; None unless this is a prefill/decode cluster whose pools are known."""
+
+    @property
+    def clustered(self) -> bool:
+        """Whether the hosts are in pools."""
+        return self.model.strategy == CLUSTER
+
+    @property
+    def api_port(self) -> int | None:
+        """Port that clients use; None when it has a fault."""
+        if self.clustered and self.at.under("api", "port").value is None:
+            return _ROUTER_PORT
+        return self.model.api.port if self.model.api else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +70,9 @@ def faults(deployments: Sequence[DeploymentDraft]) -> Iterator[Fault]:
     for draft in deployments:
         yield from _repeats(draft)
         yield from _nodes(draft)
-        yield from _ranks(draft)
+        yield from _pools(draft)
+        yield from _all_ranks(draft)
+        yield from _offload(draft)
         yield from _loopback(draft)
         yield from _families(draft)
         yield from _ports_within(draft)
@@ -86,10 +107,23 @@ def _nodes(draft: DeploymentDraft) -> Iterator[Fault]:
         yield draft.at.under("nodes").fault(what, remedy)
 
 
-def _ranks(draft: DeploymentDraft) -> Iterator[Fault]:
-    hosts = draft.hosts or ()
+def _pools(draft: DeploymentDraft) -> Iterator[Fault]:
+    asked = draft.at.under("pools")
+    if draft.model.strategy is not None and not draft.clustered and asked.value is not None:
+        what = f"strategy {draft.model.strategy} has no pools"
+        yield asked.fault(what, f"remove it, or choose strategy {CLUSTER}", got=False)
+
+
+def _all_ranks(draft: DeploymentDraft) -> Iterator[Fault]:
+    if not draft.clustered:
+        yield from _ranks(draft.hosts or (), f"group {draft.model.group}")
+    for name, hosts in (draft.pools or {}).items():
+        yield from _ranks(hosts, f"pool {name} of group {draft.model.group}")
+
+
+def _ranks(hosts: Sequence[HostDraft], where: str) -> Iterator[Fault]:
     span = "0" if len(hosts) == 1 else f"0 to {len(hosts) - 1}"
-    remedy = f"give the {_counted(len(hosts))} of group {draft.model.group} the ranks {span}"
+    remedy = f"give the {_counted(len(hosts))} of {where} the ranks {span}"
     holder: dict[int, str] = {}
     for host in hosts:
         rank = host.model.node_rank
@@ -99,7 +133,22 @@ def _ranks(draft: DeploymentDraft) -> Iterator[Fault]:
             what = f"{holder[rank]} is the head already" if rank == 0 else f"{holder[rank]} has this rank too"
             yield host.at.under("node_rank").fault(what, remedy)
         elif rank >= len(hosts):
-            yield host.at.under("node_rank").fault("the ranks of the group have a gap", remedy)
+            what = f"the ranks of the {where.partition(' ')[0]} have a gap"
+            yield host.at.under("node_rank").fault(what, remedy)
+
+
+def _offload(draft: DeploymentDraft) -> Iterator[Fault]:
+    asked, at = draft.model.offload, draft.at.under("offload", "per_rank")
+    policy = asked.policy if asked else None
+    if policy == "fixed" and at.value is None:
+        remedy = "give it: host memory that each accelerator pins, for example 128 GiB"
+        yield at.fault("policy fixed needs the size", remedy, got=False)
+    elif policy is not None and policy != "fixed" and at.value is not None:
+        yield at.fault(f"policy {policy} takes no size", "write policy: fixed, or remove per_rank")
+    if KV_TIER_BYTES in (draft.model.values or {}):
+        remedy = "write offload: {policy: fixed, per_rank: 128 GiB} for example"
+        place = draft.at.under("values", KV_TIER_BYTES)
+        yield place.fault("the size of the tier has a key of its own", remedy)
 
 
 def _loopback(draft: DeploymentDraft) -> Iterator[Fault]:
@@ -145,7 +194,7 @@ def _addresses(deployments: Iterable[DeploymentDraft]) -> Iterator[Fault]:
 def _port_uses(draft: DeploymentDraft) -> Iterator[_PortUse]:
     model = draft.model
     planned = (
-        ("api.port", model.api.port if model.api else None),
+        ("api.port", draft.api_port),
         ("ports.master", model.ports.master if model.ports else None),
         ("ports.supervisor", model.ports.supervisor if model.ports else None),
     )

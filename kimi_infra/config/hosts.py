@@ -61,6 +61,10 @@ class HostsFile:
         """Tell whether all hosts of a group and below it could be read."""
         return not any(group == ROOT or self.reaches(group, name) for name in self.incomplete)
 
+    def has_child(self, group: str, name: str) -> bool:
+        """Tell whether ``name`` is a group right below another."""
+        return name in self.groups and (group == ROOT or name in self._children_of(group))
+
     def variables(self, host: str) -> Place:
         """Return a mapping of the variables that hold for a host, each with its own place."""
         merged: dict[str, Place] = {}

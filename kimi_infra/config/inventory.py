@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from kimi_infra.config import agreement, reading, varfolders, yamlfile
+from kimi_infra.config import agreement, asked, reading, varfolders, yamlfile
 from kimi_infra.config import hosts as hostsfile
 from kimi_infra.config.agreement import DeploymentDraft, HostDraft
+from kimi_infra.config.asked import Asked
 from kimi_infra.config.hosts import HostsFile
 from kimi_infra.config.models import DeploymentFile, DeploymentModel, HostModel, ImageModel
 from kimi_infra.config.reading import Findings
@@ -18,7 +20,6 @@ from kimi_infra.config.yamlfile import Place
 from kimi_infra.domain import names
 from kimi_infra.domain.inventory import (
     Api,
-    Choice,
     Deployment,
     Host,
     ImageChoice,
@@ -28,23 +29,12 @@ from kimi_infra.domain.inventory import (
     Ports,
     Timeouts,
 )
+from kimi_infra.domain.recipe import POOLS
 from kimi_infra.errors import Fault, Need, SpecError
 
 _Finding = TypeVar("_Finding", Fault, Need)
 HOSTS = "hosts.yml"
 DEPLOYMENT = "deployment.yml"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """The readable part of an entry of deployment.yml that a catalogue of recipes can judge."""
-
-    index: int
-    choice: Choice
-    hosts: tuple[str, ...]
-    """Names of the hosts that serve; empty while they are not known."""
-    unread: frozenset[str]
-    """Fields of the choice that hold a stand-in, because their own value has a fault already."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,16 +72,16 @@ def read(path: Path) -> Reading:
     found.faults.extend(agreement.faults(drafts))
     images = {draft.index: _image(draft, path, found) for draft in drafts}
     faults = _in_order(found.faults)
-    asked = tuple(_asked(drafts))
+    choices = tuple(asked.of(drafts))
     if faults:
-        return Reading(inventory=None, faults=faults, asked=asked)
+        return Reading(inventory=None, faults=faults, asked=choices)
     inventory = Inventory(
         name=path.resolve().name,
         path=str(path.resolve()),
         deployments=tuple(_deployment(draft, images[draft.index]) for draft in drafts),
         needs=_in_order(found.needs),
     )
-    return Reading(inventory=inventory, faults=(), asked=asked)
+    return Reading(inventory=inventory, faults=(), asked=choices)
 
 
 def _in_order(findings: list[_Finding]) -> tuple[_Finding, ...]:
@@ -139,7 +129,32 @@ def _draft(
     index, model, at = entry
     members = _members(model, at, groups, found) if groups and model.group is not None else None
     serving = None if members is None else tuple(hosts[name] for name in members)
-    return DeploymentDraft(index=index, model=model, at=at, hosts=serving)
+    draft = DeploymentDraft(index=index, model=model, at=at, hosts=serving)
+    if not draft.clustered or groups is None or not serving:
+        return draft
+    return dataclasses.replace(draft, pools=_pools(draft, groups, found))
+
+
+def _pools(
+    draft: DeploymentDraft, groups: HostsFile, found: Findings
+) -> dict[str, tuple[HostDraft, ...]] | None:
+    """Return the hosts of each pool; None when one has none, or a host is not in exactly one of them."""
+    group, hosts = draft.model.group, draft.hosts or ()
+    members = {name: groups.members(name) if groups.has_child(group, name) else () for name in POOLS}
+    pools = {name: tuple(host for host in hosts if host.name in members[name]) for name in POOLS}
+    empty = [name for name in POOLS if not pools[name]]
+    if empty:
+        what = f"strategy {draft.model.strategy}, and no hosts in its child group {' and in '.join(empty)}"
+        remedy = (
+            f"write {group}: {{children: {{prefill: {{hosts: ...}}, decode: {{hosts: ...}}}}}} in {HOSTS}"
+        )
+        found.faults.append(draft.at.under("group").fault(what, remedy))
+    counts = {} if empty else {host.name: sum(host in pool for pool in pools.values()) for host in hosts}
+    for host in (host for host in hosts if counts.get(host.name, 1) != 1):
+        either = "both" if counts[host.name] else "neither"
+        what = f"the host is in {either} of the pools {' and '.join(POOLS)}"
+        found.faults.append(host.at.fault(what, "list it in one of the two groups", got=False))
+    return None if empty or set(counts.values()) != {1} else pools
 
 
 def _members(model: DeploymentModel, at: Place, groups: HostsFile, found: Findings) -> tuple[str, ...] | None:
@@ -154,31 +169,6 @@ def _members(model: DeploymentModel, at: Place, groups: HostsFile, found: Findin
         what = f"the group has no hosts in {HOSTS}"
         found.faults.append(place.fault(what, "list its hosts there, or name another group"))
     return members
-
-
-def _asked(drafts: list[DeploymentDraft]) -> Iterator[Asked]:
-    for draft in drafts:
-        model = draft.model
-        if None in (model.model, model.hardware, model.strategy, model.variant, model.accept_preview):
-            continue
-        unread = set() if draft.hosts or model.nodes else {"nodes"}
-        if model.features is None and draft.at.under("features").value is not None:
-            unread.add("features")
-        hosts = tuple(host.name for host in draft.hosts or ())
-        yield Asked(index=draft.index, choice=_choice(draft), hosts=hosts, unread=frozenset(unread))
-
-
-def _choice(draft: DeploymentDraft) -> Choice:
-    model = draft.model
-    return Choice(
-        model=model.model,
-        hardware=model.hardware,
-        strategy=model.strategy,
-        nodes=model.nodes or len(draft.hosts or ()) or 1,
-        features=None if model.features is None else tuple(model.features),
-        variant=model.variant,
-        accept_preview=model.accept_preview,
-    )
 
 
 def _image(draft: DeploymentDraft, base: Path, found: Findings) -> ImageChoice | None:
@@ -214,12 +204,12 @@ def _deployment(draft: DeploymentDraft, image: ImageChoice | None) -> Deployment
     return Deployment(
         name=model.name,
         group=model.group,
-        hosts=tuple(sorted(map(_host, draft.hosts), key=lambda host: host.rank)),
-        choice=_choice(draft),
+        hosts=tuple(_in_ranks(draft.pools.values() if draft.pools else (draft.hosts,))),
+        choice=asked.choice(draft),
         image=image,
         model_path=model.model_path,
         model_sha256=model.model_sha256,
-        api=Api(port=model.api.port, key=model.api.key),
+        api=Api(port=draft.api_port or model.api.port, key=model.api.key),
         hub_token=model.hub_token,
         ports=Ports(master=model.ports.master, supervisor=model.ports.supervisor),
         mounts=tuple(Mount(path=path) for path in model.mounts),
@@ -232,7 +222,13 @@ def _deployment(draft: DeploymentDraft, image: ImageChoice | None) -> Deployment
 def _offload(draft: DeploymentDraft) -> Offload | None:
     if draft.at.under("offload").value is None:
         return None
-    return Offload(policy=draft.model.offload.policy, reserve=draft.model.offload.reserve)
+    tier = draft.model.offload
+    return Offload(policy=tier.policy, reserve=tier.reserve, per_rank=tier.per_rank)
+
+
+def _in_ranks(pools: Iterable[Sequence[HostDraft]]) -> Iterator[Host]:
+    for hosts in pools:
+        yield from sorted(map(_host, hosts), key=lambda host: host.rank)
 
 
 def _host(draft: HostDraft) -> Host:

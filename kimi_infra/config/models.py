@@ -15,6 +15,8 @@ from kimi_infra.config.values import (
     Digest,
     Duration,
     EngineAddress,
+    EngineWord,
+    Given,
     HostKey,
     ImageName,
     KeyFile,
@@ -22,7 +24,8 @@ from kimi_infra.config.values import (
     Name,
     Nodes,
     OffloadPolicyWord,
-    Preset,
+    Parallelism,
+    ParallelSize,
     Rank,
     Secret,
     Sha256,
@@ -61,7 +64,10 @@ class HostModel(BaseModel):
     engine_address: EngineAddress = Field(
         description="The host's own address in the network that carries the engine; one family a group."
     )
-    node_rank: Rank = Field(description="Rank of the host in its group, without gaps; 0 is the head.")
+    node_rank: Rank = Field(
+        description="Rank of the host in its group, of a prefill/decode cluster in its pool,"
+        " without gaps; 0 is the head."
+    )
 
 
 class ImageModel(BaseModel):
@@ -80,7 +86,11 @@ class ImageModel(BaseModel):
 class ApiModel(BaseModel):
     """The head's HTTP interface."""
 
-    port: TcpPort = Field(default=8000, description="Port of the OpenAI-compatible API on the head.")
+    port: TcpPort = Field(
+        default=8000,
+        description="Port of the OpenAI-compatible API on the head; of a prefill/decode cluster"
+        " the router's, 30000 when absent.",
+    )
     key: Secret | None = Field(
         default=None, description="API key; without one the API is open to whoever reaches the port."
     )
@@ -99,9 +109,29 @@ class OffloadModel(BaseModel):
     """The host-memory tier of the KV cache."""
 
     policy: OffloadPolicyWord = Field(
-        default="off", description="``measured`` sizes the tier from memory that is free with the engines up."
+        default="off",
+        description="``measured`` sizes the tier from memory that is free with the engines up,"
+        " ``fixed`` takes ``per_rank``.",
     )
     reserve: ByteSize = Field(default=64 << 30, description="Memory of each host that the tier never takes.")
+    per_rank: ByteSize | None = Field(
+        default=None, description="Host memory that each accelerator pins; of policy ``fixed`` alone."
+    )
+
+
+class PoolModel(BaseModel):
+    """One pool; its hosts are the child group of its name."""
+
+    parallelism: Parallelism | None = Field(
+        default=None, description="How the pool's accelerators share the model; the recipe's when absent."
+    )
+
+
+class PoolsModel(BaseModel):
+    """The two pools of a prefill/decode cluster (strategy ``pd_cluster``)."""
+
+    prefill: PoolModel = Field(default_factory=PoolModel, description="The pool that reads prompts.")
+    decode: PoolModel = Field(default_factory=PoolModel, description="The pool that writes answers.")
 
 
 class TimeoutsModel(BaseModel):
@@ -119,7 +149,10 @@ class DeploymentModel(BaseModel):
     """One engine on one group of hosts."""
 
     name: Name = Field(description="Part of the names of units, containers and directories on the hosts.")
-    group: Line = Field(description="Group of hosts.yml that serves.")
+    group: Line = Field(
+        description="Group of hosts.yml that serves; for strategy ``pd_cluster`` with the child groups"
+        " ``prefill`` and ``decode``."
+    )
     model: Line = Field(description="Model id of a recipe, also the served name.")
     hardware: Line = Field(description="Hardware profile of the hosts.")
     strategy: Line = Field(description="Strategy of the recipe.")
@@ -128,7 +161,27 @@ class DeploymentModel(BaseModel):
     features: list[Line] | None = Field(
         default=None, description="Features in the order of their flags; the recipe's own list when absent."
     )
-    preset: Preset | None = Field(default=None, description="Tuned configuration of the recipe.")
+    feature_modes: dict[str, Line] = Field(
+        default_factory=dict, description="Mode of features that work in several ways, by feature."
+    )
+    preset: Line | None = Field(
+        default=None,
+        description="Tuned configuration of the recipe, for its own hardware and strategy;"
+        " ``baseline`` is none.",
+    )
+    dcp: ParallelSize | None = Field(
+        default=None,
+        description="Decode context parallelism: ranks that share one KV cache; off when absent.",
+    )
+    pools: PoolsModel = Field(default_factory=PoolsModel, description="The pools of strategy ``pd_cluster``.")
+    values: dict[str, Given] = Field(
+        default_factory=dict,
+        description="What the recipe needs and nobody has published, by the names that the plan asks for.",
+    )
+    advanced_args: list[EngineWord] = Field(
+        default_factory=list,
+        description="Further words for every engine's command, taken before the features'.",
+    )
     accept_preview: bool = Field(
         default=False, description="Consent to hardware that is published as not tuned and not verified."
     )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from kimi_infra.domain.launch import EnvEntry
 from kimi_infra.domain.provenance import Origin, Provenance
@@ -21,34 +21,55 @@ class Origins:
     place: str
     """Prefix of every source: empty for a recipe, ``strategies/NAME: `` for a strategy."""
     paths: Mapping[str, Provenance]
+    _made: dict[tuple[str, str], Provenance] = field(default_factory=dict)
+    """(path, the stated path that covers it) -> one object for all words there."""
 
-    def words(self, path: str, texts: list[str]) -> tuple[Word, ...]:
+    def words(self, path: str, texts: Sequence[str]) -> tuple[Word, ...]:
         """Give each word of a list of arguments its origin; a path may end in a flag."""
-        return tuple(Word(text=text, provenance=self._of(path, text)) for text in texts)
+        return tuple(
+            Word(text=text, provenance=origin)
+            for text, origin in zip(texts, self._each(path, texts), strict=True)
+        )
 
     def env(self, path: str, values: Mapping[str, str]) -> tuple[EnvEntry, ...]:
         """Give each variable its origin; a path may end in its name."""
+        origins = self._each(path, tuple(values))
         return tuple(
-            EnvEntry(name=name, value=value, provenance=self._of(path, name))
-            for name, value in values.items()
+            EnvEntry(name=name, value=value, provenance=origin)
+            for (name, value), origin in zip(values.items(), origins, strict=True)
         )
 
-    def _of(self, path: str, last: str) -> Provenance:
-        covering = [known for known in self.paths if _covers(known, f"{path}.{last}")]
-        stated = self.paths[max(covering, key=len)] if covering else self.paths.get(_DEFAULT, _WITHOUT)
-        suffix = f" ({stated.source})" if stated.source else ""
-        return Provenance(origin=stated.origin, source=f"{self.place}{path}{suffix}")
+    def of(self, path: str) -> Provenance:
+        """Return the origin of the one value at a path."""
+        return self._stated(path, self._covering(path))
+
+    def _each(self, path: str, names: Sequence[str]) -> list[Provenance]:
+        if not names:
+            return []
+        finer = any(known.startswith(f"{path}.") for known in self.paths)
+        if not finer:
+            return [self.of(path)] * len(names)
+        return [self._stated(path, self._covering(f"{path}.{name}")) for name in names]
+
+    def _covering(self, path: str) -> str:
+        covering = [known for known in self.paths if path == known or path.startswith(f"{known}.")]
+        return max(covering, key=len, default=_DEFAULT)
+
+    def _stated(self, path: str, known: str) -> Provenance:
+        made = self._made.get((path, known))
+        if made is None:
+            stated = self.paths.get(known, _WITHOUT)
+            suffix = f" ({stated.source})" if stated.source else ""
+            made = Provenance(origin=stated.origin, source=f"{self.place}{path}{suffix}")
+            self._made[path, known] = made
+        return made
 
 
 def parse(place: str, stated: Mapping[str, str]) -> Origins:
-    """Read one file's ``x-provenance``, checked by :mod:`kimi_infra.config.recipe_schema`."""
+    """Read one file's ``x-provenance``, checked by :mod:`kimi_infra.config.recipe_base`."""
     parts = {path: text.partition(":") for path, text in stated.items()}
     paths = {
         path: Provenance(origin=Origin(origin), source=source.strip())
         for path, (origin, _, source) in parts.items()
     }
     return Origins(place=place, paths=paths)
-
-
-def _covers(known: str, path: str) -> bool:
-    return path == known or path.startswith(f"{known}.")

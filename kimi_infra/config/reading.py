@@ -24,6 +24,7 @@ _TYPE_FAULTS = {
     "string_type": ("text is expected", "write one text, in quotes if it looks like a number"),
     "int_type": ("a whole number is expected", "write digits without quotes"),
     "bool_type": ("true or false is expected", "write true or false without quotes"),
+    "dict_type": ("a mapping is expected", "write {name: value} or one name: value a line"),
     "list_type": ("a list is expected", "write [one, two] or one item a line after a dash"),
 }
 
@@ -110,7 +111,8 @@ def _ask(info: FieldInfo, place: Place, values: dict[str, Any], found: Findings)
     absent = place.value is None or (isinstance(place.value, str) and fill_in(place.value))
     for item in info.metadata:
         if isinstance(item, Ask) and absent:
-            what = item.text.format(name=values.get("name") or "NAME")
+            name = values.get("name") or ""
+            what = item.text.format(name="NAME" if not name or fill_in(name) else name)
             found.needs.append(Need(where=place.where, what=what))
 
 

@@ -1,51 +1,35 @@
-"""The public recipe format as pydantic models, as far as this version compiles it.
+"""The public format of one recipe, ``models/ORG/REPO.yaml``, as pydantic models.
 
-A key of the public format that would change a command and is not here yet is refused as unknown:
-a recipe is compiled whole or not at all. Keys that begin with ``x-`` are ours (docs/recipes.md);
-a file without them loads unchanged. Every model keeps the order of its file.
+Every key of the format is here; what only the public page reads is accepted and not read.
+Every model keeps the order of its file.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
-from pydantic_core import PydanticCustomError
+from pydantic import ConfigDict, Field
 
-from kimi_infra.domain.provenance import Origin
-
-
-def _vouched(text: str) -> str:
-    """Hold an ``x-provenance`` entry to ``ORIGIN`` or ``ORIGIN: where in it``."""
-    allowed = [origin.value for origin in Origin]
-    if text.partition(":")[0] not in allowed:
-        raise PydanticCustomError(
-            "origin", "the origin is none of {allowed}", {"allowed": ", ".join(allowed)}
-        )
-    return text
-
-
-Env = dict[str, Annotated[str, BeforeValidator(lambda value: str(value) if type(value) is int else value)]]
-"""Environment; the public files write some values as numbers."""
-
-Vouchers = dict[str, Annotated[str, AfterValidator(_vouched)]]
-"""``x-provenance``: a dotted path in the file, or ``default``, to who vouches for it."""
-
-PageText = Any
-"""Read by the public page only; never part of a command."""
-
-
-class Model(BaseModel):
-    """Base of all: strict, closed, frozen."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+from kimi_infra.config import recipe_extensions as ours
+from kimi_infra.config.recipe_base import (
+    Count,
+    Env,
+    HardwareCounts,
+    Model,
+    Named,
+    PageText,
+    Text,
+    Vouchers,
+    Words,
+    either,
+)
 
 
 class HardwareBlock(Model):
-    """``hardware_overrides.<generation or nvidia>``."""
+    """``hardware_overrides.<key>``."""
 
-    extra_args: list[str] = []
-    extra_env: Env = {}
+    extra_args: Words
+    extra_env: Env
 
 
 class VariantHardwareBlock(HardwareBlock):
@@ -54,70 +38,153 @@ class VariantHardwareBlock(HardwareBlock):
     docker_image: str | None = None
 
 
+class CudaImages(Model):
+    """Images by the CUDA that they were built with."""
+
+    cu129: str | None = None
+    cu130: str | None = None
+
+
+class Images(CudaImages):
+    """``docker_image`` by brand; its own CUDA builds are NVIDIA's."""
+
+    nvidia: (
+        Annotated[CudaImages, either(str, lambda it: {"cu130": it}, dict, "an image, or images by CUDA")]
+        | None
+    ) = None
+    amd: str | None = None
+    tpu: str | None = None
+    intel: str | None = None
+
+
+Image = Annotated[Images, either(str, lambda it: {"nvidia": it}, dict, "an image, or images by brand")]
+"""A plain image is NVIDIA's."""
+
+
+class Constraint(Model):
+    """``variants.<v>.precision_hardware``."""
+
+    brand: str | None = None
+    generation: str | None = None
+
+
 class Variant(Model):
     """``variants.<v>``."""
 
     precision: str
-    vram_minimum_gb: int = 0
+    vram_minimum_gb: Annotated[int, Field(ge=0)] = 0
     model_id: str | None = None
-    extra_args: list[str] = []
-    extra_env: Env = {}
-    supported_hardware: list[str] = []
-    hardware_overrides: dict[str, VariantHardwareBlock] = {}
+    min_vllm_version: PageText = None
+    docker_image: Image | None = None
+    extra_args: Words
+    extra_env: Env
+    tp: HardwareCounts
+    supported_hardware: Words
+    precision_hardware: Constraint | None = None
+    hardware_overrides: Named[VariantHardwareBlock]
+    default_modes: Named[str]
     label: PageText = None
     description: PageText = None
     guide: PageText = None
 
 
-class FeatureHardwareBlock(Model):
-    """``features.<f>.hardware_overrides.<generation or nvidia>``."""
+class ArgsBlock(Model):
+    """A block of arguments that replaces others on its hardware."""
 
-    args: list[str]
+    args: Words
+
+
+class Mode(Model):
+    """``features.<f>.modes.<m>``."""
+
+    args: Words
+    hardware_overrides: Named[ArgsBlock]
+    variants: Words
+    hardware: Named[str]
+    label: PageText = None
+    description: PageText = None
+
+
+class Companion(Model):
+    """A process beside the engines."""
+
+    label: str = ""
+    description: PageText = None
+    command: str
 
 
 class Feature(Model):
     """``features.<f>``."""
 
-    args: list[str]
-    hardware_overrides: dict[str, FeatureHardwareBlock] = {}
-    strategies: list[str] | None = None
+    args: Words
+    hardware_overrides: Named[ArgsBlock]
+    strategies: Words
+    modes: Named[Mode]
+    default_mode: str | None = None
+    companion: Companion | None = None
+    label: PageText = None
     description: PageText = None
-    unknown: str | None = Field(default=None, alias="x-unknown")
+
+
+class RoleOverride(Model):
+    """``strategy_overrides.pd_cluster.<pool>``."""
+
+    parallelism: str | None = None
+    parallel_flag: str | None = None
+    nodes: HardwareCounts
+    tp: Count | None = None
+    extra_args: Words
+    vllm_args: Words
+    env: Env
+    hardware_overrides: Named[HardwareBlock]
+
+
+class RouterPin(Model):
+    """``strategy_overrides.pd_cluster.router``."""
+
+    intra_node_data_parallel_size: Count | None = None
 
 
 class StrategyOverride(Model):
-    """``strategy_overrides.<s>`` of strategies other than prefill/decode."""
+    """``strategy_overrides.<s>``."""
 
-    extra_args: list[str] = []
-    vllm_args: list[str] = []
-    env: Env = {}
-    extra_env: Env = {}
-    hardware_overrides: dict[str, HardwareBlock] = {}
+    extra_args: Words
+    vllm_args: Words
+    env: Env
+    extra_env: Env
+    hardware_overrides: Named[HardwareBlock]
+    tp: HardwareCounts
+    prefill: RoleOverride | None = None
+    decode: RoleOverride | None = None
+    router: RouterPin | None = None
+    pool_modes: Words
+    own_pool_modes: ours.PoolModes = Field(alias="x-pool-modes")
 
 
 class ModelBlock(Model):
     """``model``."""
 
     model_id: str
-    min_vllm_version: PageText = None
+    min_vllm_version: Text | None = None
     nightly_required: bool = False
-    docker_image: str | dict[str, str | dict[str, str]] = {}
-    base_args: list[str] = []
-    base_env: Env = {}
+    docker_image: Image | None = None
     install: PageText = None
     architecture: PageText = None
     parameter_count: PageText = None
     active_parameters: PageText = None
     context_length: PageText = None
+    base_args: Words
+    base_env: Env
+    supports_dcp: bool = False
 
 
 class Meta(Model):
     """``meta``; ``tasks`` decides which resolver a recipe belongs to."""
 
     title: str
-    tasks: list[Literal["text", "multimodal", "embedding"]] = []
-    hardware: dict[str, str] = {}
-    default_hardware: PageText = None
+    tasks: Words
+    hardware: Named[str]
+    default_hardware: str | None = None
     slug: PageText = None
     provider: PageText = None
     description: PageText = None
@@ -128,57 +195,78 @@ class Meta(Model):
     related_recipes: PageText = None
 
 
+class AdvancedOption(Model):
+    """``advanced_options[]``."""
+
+    id: str
+    label: str = ""
+    description: PageText = None
+    args: list[str]
+
+
+Floor = Annotated[
+    dict[str, Count],
+    either(int, lambda count: {"*": count}, dict, "a whole number, or a map of strategies to them"),
+]
+Floors = Annotated[
+    Named[Floor],
+    either(int, lambda count: {"*": count}, dict, "a whole number, or a map of strategies to them"),
+]
+
+
 class Recipe(Model):
     """One file under ``models/``."""
 
     meta: Meta
     model: ModelBlock
-    features: dict[str, Feature] = {}
-    opt_in_features: list[str] = []
+    dependencies: PageText = None
+    features: Named[Feature]
+    opt_in_features: Words
+    hardware_opt_in_features: Named[list[str]]
     variants: dict[str, Variant]
     compatible_strategies: list[str]
-    default_strategy: PageText = None
-    hardware_overrides: dict[str, HardwareBlock] = {}
-    strategy_overrides: dict[str, StrategyOverride] = {}
-    dependencies: PageText = None
+    default_strategy: str | None = None
+    strategy_hardware: Named[dict[str, str]]
+    strategy_min_gpus: Floors
+    hardware_overrides: Named[HardwareBlock]
+    strategy_overrides: Named[StrategyOverride]
+    kv_offload_support: Named[str]
+    kv_cache_strategy_hardware: Named[dict[str, str]]
+    advanced_options: Annotated[list[AdvancedOption], Field(default_factory=list)]
+    hardware_notes: Named[PageText]
     guide: PageText = None
-    layouts: dict[str, dict[str, list[Annotated[int, Field(gt=0)]]]] | None = Field(
-        default=None, alias="x-layouts"
-    )
-    provenance: Vouchers = Field(default={}, alias="x-provenance")
+    omni: PageText = None
+    layouts: ours.Layouts | None = Field(default=None, alias="x-layouts")
+    values: ours.Values = Field(alias="x-values")
+    rules: ours.Rules = Field(alias="x-rules")
+    reservations: ours.Reservations = Field(alias="x-notes")
+    presets: Named[ours.Preset] = Field(alias="x-presets")
+    dcp: ours.ContextParallel | None = Field(default=None, alias="x-dcp")
+    cache: ours.Cache | None = Field(default=None, alias="x-cache")
+    provenance: Vouchers = Field(alias="x-provenance")
 
 
-class Strategy(Model):
-    """One file under ``strategies/``."""
+class Unread(Model):
+    """Base of models that leave other keys alone."""
 
-    name: str
-    deploy_type: Literal["single_node", "multi_node", "pd_cluster"]
-    display_name: str = ""
-    vllm_args: list[str] = []
-    env: Env = {}
-    parallel_flag: PageText = None
-    parallelism: PageText = None
-    description: PageText = None
-    orientation: PageText = None
-    hardware_match: PageText = None
-    provenance: Vouchers = Field(default={}, alias="x-provenance")
+    model_config = ConfigDict(extra="ignore")
 
 
-class HardwareProfile(Model):
-    """``hardware_profiles.<key>`` of ``taxonomy.yaml``."""
+class OmniModelBlock(Unread):
+    """``model`` of a recipe for the page's other resolver."""
 
-    brand: str
-    generation: str
-    gpu_count: Annotated[int, Field(gt=0)]
-    vram_gb: int | None = None
-    display_name: str = ""
-    multi_node: PageText = None
-    devices: list[str] = Field(default=[], alias="x-devices")
-    preview: bool = Field(default=False, alias="x-preview")
+    model_id: str = ""
 
 
-class Taxonomy(Model):
-    """``taxonomy.yaml``."""
+class OmniMeta(Unread):
+    """``meta`` of one."""
 
-    hardware_profiles: dict[str, HardwareProfile]
-    provenance: Vouchers = Field(default={}, alias="x-provenance")
+    title: str = ""
+    tasks: list[str]
+
+
+class OmniRecipe(Unread):
+    """As much of a recipe for the page's other resolver as it takes to refuse it by name."""
+
+    meta: OmniMeta
+    model: OmniModelBlock = Field(default_factory=OmniModelBlock)

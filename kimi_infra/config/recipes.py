@@ -1,247 +1,236 @@
-"""Reads a catalogue in the public layout: ``models/ORG/REPO.yaml``, ``strategies/``, ``taxonomy.yaml``."""
+"""Reads a catalogue in the public layout: ``models/``, ``strategies/``, ``kv_store/``, ``taxonomy.yaml``.
+
+A recipe is read when it is first looked up, unless a whole catalogue is to be judged.
+"""
 
 from __future__ import annotations
 
 import functools
-import importlib.resources
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from importlib.resources.abc import Traversable
-from typing import TypeVar
+import pathlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, Generic, TypeVar
 
 import pydantic
-from pydantic_core import ErrorDetails
 
-from kimi_infra.config import origins, yamlfile
+from kimi_infra.config import recipe_building, recipe_files, recipe_names, recipe_parts, recipe_references
 from kimi_infra.config import recipe_schema as schema
-from kimi_infra.config.origins import Origins
+from kimi_infra.config import recipe_shared as shared
+from kimi_infra.config.recipe_files import Warn
+from kimi_infra.config.recipe_names import Known
 from kimi_infra.config.yamlfile import Place
-from kimi_infra.domain import names
-from kimi_infra.domain import recipe as domain
-from kimi_infra.domain.hardware import HardwareProfile
+from kimi_infra.domain.recipe import Catalogue, Recipe
 from kimi_infra.errors import Fault, SpecError
 
 M = TypeVar("M", bound=pydantic.BaseModel)
 
+_SHIPPED = pathlib.Path(__file__).parents[1] / "recipes"
+
 
 @functools.cache
-def load_catalogue() -> domain.Catalogue:
-    """Return the catalogue that is shipped with the package."""
-    return read_catalogue(importlib.resources.files("kimi_infra").joinpath("recipes"))
+def load_catalogue() -> Catalogue:
+    """Return the catalogue that is shipped with the package.
+
+    Each recipe is read at its first lookup; that all of them are sound is for tests.
+    """
+    return _Reading(root=_SHIPPED, names=False).lazy()
 
 
-def read_catalogue(root: Traversable) -> domain.Catalogue:
-    """Read a catalogue from any folder in the public layout.
+def read_catalogue(root: pathlib.Path) -> Catalogue:
+    """Read all of a catalogue in the public layout, and judge it.
 
     Raises:
-        SpecError: every fault of every file.
+        SpecError: every fault of every file: keys that nobody reads, wrong types, names of what is not there.
     """
-    reading = _Reading()
-    taxonomy = reading.file(root.joinpath("taxonomy.yaml"), "taxonomy.yaml", schema.Taxonomy)
-    strategies = [
-        _strategy(read, origins.parse(f"strategies/{read.name}: ", read.provenance))
-        for _, read in reading.folder(root.joinpath("strategies"), "strategies", schema.Strategy)
-    ]
-    recipes = {
-        # The public format names a recipe by its path; model_id inside is what is served.
-        name.removeprefix("models/").removesuffix(".yaml"): _recipe(read, origins.parse("", read.provenance))
-        for name, read in reading.folder(root.joinpath("models"), "models", schema.Recipe)
-    }
-    if reading.faults:
-        raise SpecError(tuple(reading.faults))
-    return domain.Catalogue(
-        recipes=recipes,
-        strategies={strategy.name: strategy for strategy in strategies},
-        profiles={key: _profile(key, it) for key, it in taxonomy.hardware_profiles.items()}
-        if taxonomy
-        else {},
-    )
+    return _Reading(root=root).whole()
 
 
-@dataclass(slots=True)
-class _Reading:
-    """The faults of all files so far."""
+def open_catalogue(root: pathlib.Path, warn: Warn) -> Catalogue:
+    """Open a catalogue in the public layout as the public page does; each recipe is read at its first lookup.
 
-    faults: list[Fault] = field(default_factory=list)
+    Args:
+        root: the folder.
+        warn: takes, once each, what the page ignores: unknown keys and names of what is not there.
 
-    def folder(self, folder: Traversable, name: str, model: type[M]) -> Iterator[tuple[str, M]]:
-        """Read all YAML files below a folder, in the order of their names."""
-        for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
-            path = f"{name}/{entry.name}"
-            if entry.is_dir():
-                yield from self.folder(entry, path, model)
-            elif entry.name.endswith(".yaml") and (read := self.file(entry, path, model)):
-                yield path, read
-
-    def file(self, file: Traversable, name: str, model: type[M]) -> M | None:
-        """Read one file; None when it has faults."""
-        try:
-            text = file.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            remedy = "put a UTF-8 text file there"
-            self.faults.append(Fault(where=name, what=f"the file cannot be read: {error}", remedy=remedy))
-            return None
-        root = yamlfile.parse(text, name, self.faults)
-        if root is None:
-            return None
-        try:
-            return model.model_validate(root.plain)
-        except pydantic.ValidationError as error:
-            self.faults.extend(_fault(root, detail, model) for detail in error.errors(include_url=False))
-            return None
+    Raises:
+        SpecError: every fault of what recipes share. One with a wrong type raises at its lookup.
+    """
+    return _Reading(root=root, warn=warn).lazy()
 
 
-def _fault(root: Place, detail: ErrorDetails, model: type[pydantic.BaseModel]) -> Fault:
-    at = _place(root, detail)
-    if detail["type"] == "extra_forbidden":
-        remedy = names.closest(str(detail["loc"][-1]), _keys(model))
-        return at.fault("this version compiles no such key", remedy, got=False)
-    if detail["type"] == "missing":
-        return at.fault("missing key", "give it, as docs/recipes.md says", got=False)
-    return at.fault(detail["msg"], "write it as docs/recipes.md says")
+class _Recipes(Mapping[str, Recipe]):
+    """Recipes by id; each is read once, at its first lookup."""
+
+    def __init__(
+        self, files: Mapping[str, pathlib.Path], read: Callable[[str, pathlib.Path], Recipe]
+    ) -> None:
+        self._files, self._read = files, read
+        self._known: dict[str, Recipe | tuple[Fault, ...]] = {}
+
+    def __getitem__(self, key: str) -> Recipe:
+        if key not in self._known:
+            try:
+                self._known[key] = self._read(key, self._files[key])
+            except SpecError as error:
+                self._known[key] = error.faults
+        known = self._known[key]
+        if isinstance(known, Recipe):
+            return known
+        raise SpecError(known)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._files
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._files)
+
+    def __len__(self) -> int:
+        return len(self._files)
 
 
-def _place(root: Place, detail: ErrorDetails) -> Place:
-    """Follow pydantic's path as far as the file goes: it also names the members of a union."""
-    at = root
-    for step in detail["loc"]:
-        below = at.under(step)
-        if not below.line and detail["type"] != "missing":
-            break
-        at = below
-    return at
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _File(Generic[M]):
+    """A file that recipes share, with as much of its content as has no fault."""
+
+    root: Place
+    content: M
 
 
-def _keys(model: type[pydantic.BaseModel]) -> tuple[str, ...]:
-    """All keys of a model and of the models below it, as files write them."""
-    definitions = model.model_json_schema().get("$defs", {})
-    properties = [
-        model.model_json_schema()["properties"],
-        *(it.get("properties", {}) for it in definitions.values()),
-    ]
-    return tuple(key for keys in properties for key in keys)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shared:
+    """All that recipes share."""
 
+    taxonomy: _File[shared.Taxonomy] | None
+    strategies: Mapping[str, _File[shared.Strategy] | None]
+    """By the name of the file; None where nothing of it is left."""
+    stores: Mapping[str, _File[shared.KvStore] | None]
 
-def _profile(key: str, read: schema.HardwareProfile) -> HardwareProfile:
-    return HardwareProfile(
-        key=key,
-        title=read.display_name or key,
-        brand=read.brand,
-        generation=read.generation,
-        gpus_per_node=read.gpu_count,
-        vram_gb=read.vram_gb,
-        devices=tuple(read.devices),
-        preview=read.preview,
-    )
-
-
-def _strategy(read: schema.Strategy, known: Origins) -> domain.Strategy:
-    return domain.Strategy(
-        name=read.name,
-        title=read.display_name or read.name,
-        deploy_type=domain.DeployType(read.deploy_type),
-        settings=domain.Settings(
-            args=known.words("vllm_args", read.vllm_args), env=known.env("env", read.env)
-        ),
-    )
-
-
-def _recipe(read: schema.Recipe, known: Origins) -> domain.Recipe:
-    base = domain.Settings(
-        args=known.words("model.base_args", read.model.base_args),
-        env=known.env("model.base_env", read.model.base_env),
-    )
-    return domain.Recipe(
-        model_id=read.model.model_id,
-        title=read.meta.title,
-        images=_images(read.model.docker_image),
-        nightly=read.model.nightly_required,
-        base=base,
-        features={name: _feature(f"features.{name}", it, known) for name, it in read.features.items()},
-        opt_in_features=frozenset(read.opt_in_features),
-        variants={name: _variant(f"variants.{name}", it, known) for name, it in read.variants.items()},
-        strategies=tuple(read.compatible_strategies),
-        unsupported_hardware=frozenset(
-            key for key, mark in read.meta.hardware.items() if mark == "unsupported"
-        ),
-        hardware_overrides=_blocks("hardware_overrides", read.hardware_overrides, known),
-        strategy_overrides={
-            name: _strategy_override(f"strategy_overrides.{name}", it, known)
-            for name, it in read.strategy_overrides.items()
-        },
-        layouts=None if read.layouts is None else tuple(_layouts(read.layouts)),
-    )
-
-
-def _images(written: str | dict[str, str | dict[str, str]]) -> dict[str, str]:
-    """Bring the three public spellings to brand key -> image; of two CUDA builds the newer one is taken."""
-    if isinstance(written, str):
-        return {"nvidia": written}
-    if "cu130" in written:
-        return _images({"nvidia": {key: image for key, image in written.items() if isinstance(image, str)}})
-    return {brand: image if isinstance(image, str) else image["cu130"] for brand, image in written.items()}
-
-
-def _feature(path: str, read: schema.Feature, known: Origins) -> domain.Feature:
-    overrides = {
-        key: known.words(f"{path}.hardware_overrides.{key}.args", block.args)
-        for key, block in read.hardware_overrides.items()
-    }
-    return domain.Feature(
-        args=known.words(f"{path}.args", read.args),
-        hardware_overrides=overrides,
-        strategies=None if read.strategies is None else tuple(read.strategies),
-        unknown=read.unknown,
-    )
-
-
-def _variant(path: str, read: schema.Variant, known: Origins) -> domain.Variant:
-    overrides = {
-        key: domain.HardwareOverride(
-            settings=_block(f"{path}.hardware_overrides.{key}", block, known), image=block.docker_image
+    def known(self) -> Known:
+        """Return what recipes can name; a file of which nothing is left counts by its own name."""
+        taxonomy = self.taxonomy.content if self.taxonomy else None
+        return Known(
+            strategies={it.content.name if it else file for file, it in self.strategies.items()},
+            profiles=taxonomy.hardware_profiles if taxonomy else {},
+            options=taxonomy.kv_offload if taxonomy else {},
+            stores={it.content.name if it else file for file, it in self.stores.items()},
         )
-        for key, block in read.hardware_overrides.items()
-    }
-    settings = domain.Settings(
-        args=known.words(f"{path}.extra_args", read.extra_args),
-        env=known.env(f"{path}.extra_env", read.extra_env),
-    )
-    return domain.Variant(
-        precision=read.precision,
-        vram_minimum_gb=read.vram_minimum_gb,
-        model_id=read.model_id,
-        settings=settings,
-        supported_hardware=tuple(read.supported_hardware),
-        hardware_overrides=overrides,
-    )
+
+    def faults(self, known: Known) -> Iterator[Fault]:
+        """Yield names and values that are not there."""
+        declared = self.taxonomy.content.values if self.taxonomy else {}
+        if self.taxonomy:
+            yield from recipe_names.of_taxonomy(self.taxonomy.root, self.taxonomy.content, known)
+            yield from recipe_references.faults(self.taxonomy.root, declared)
+        for strategy in filter(None, self.strategies.values()):
+            yield from recipe_names.of_strategy(strategy.root, strategy.content, known)
+            yield from recipe_references.faults(strategy.root, declared)
+        for store in filter(None, self.stores.values()):
+            yield from recipe_references.faults(store.root, declared)
+
+    def catalogue(self, recipes: Mapping[str, Recipe]) -> Catalogue:
+        """Return the catalogue of these recipes."""
+        taxonomy = (
+            self.taxonomy.content
+            if self.taxonomy
+            else shared.Taxonomy.model_validate({"hardware_profiles": {}})
+        )
+        strategies = (recipe_parts.strategy(it.content) for it in self.strategies.values() if it)
+        stores = (recipe_parts.store(it.content) for it in self.stores.values() if it)
+        return Catalogue(
+            recipes=recipes,
+            strategies={strategy.name: strategy for strategy in strategies},
+            profiles=recipe_parts.profiles(taxonomy),
+            kv_options=recipe_parts.options(taxonomy),
+            kv_stores={store.name: store for store in stores},
+            values=recipe_parts.values(taxonomy.values),
+        )
 
 
-def _strategy_override(path: str, read: schema.StrategyOverride, known: Origins) -> domain.StrategyOverride:
-    args = (
-        *known.words(f"{path}.extra_args", read.extra_args),
-        *known.words(f"{path}.vllm_args", read.vllm_args),
-    )
-    env = (*known.env(f"{path}.env", read.env), *known.env(f"{path}.extra_env", read.extra_env))
-    return domain.StrategyOverride(
-        settings=domain.Settings(args=args, env=env),
-        hardware_overrides=_blocks(f"{path}.hardware_overrides", read.hardware_overrides, known),
-    )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Reading:
+    """One catalogue's folder, and how its faults are met."""
+
+    root: pathlib.Path
+    warn: Warn | None = None
+    """Takes what the public page ignores; without it that is a fault too."""
+    names: bool = True
+    """Whether names of what is not there are looked for."""
+
+    def whole(self) -> Catalogue:
+        """Return the catalogue with all of its recipes."""
+        faults: list[Fault] = []
+        common, known, files = self._common(faults)
+        recipes = {key: self._recipe(key, file, known, faults) for key, file in files.items()}
+        if faults:
+            raise SpecError(tuple(faults))
+        return common.catalogue({key: recipe for key, recipe in recipes.items() if recipe})
+
+    def lazy(self) -> Catalogue:
+        """Return the catalogue before any of its recipes is read."""
+        faults: list[Fault] = []
+        common, known, files = self._common(faults)
+        if faults:
+            raise SpecError(tuple(faults))
+
+        def read(key: str, file: pathlib.Path) -> Recipe:
+            faults: list[Fault] = []
+            recipe = self._recipe(key, file, known, faults)
+            if recipe is None or faults:
+                raise SpecError(tuple(faults))
+            return recipe
+
+        return common.catalogue(_Recipes(files, read))
+
+    def _common(self, faults: list[Fault]) -> tuple[_Shared, Known, Mapping[str, pathlib.Path]]:
+        common = _Shared(
+            taxonomy=self._file(shared.Taxonomy, "taxonomy", faults),
+            strategies=self._folder(shared.Strategy, "strategies", faults),
+            stores=self._folder(shared.KvStore, "kv_store", faults),
+        )
+        known = common.known()
+        self._judged(common.faults(known), faults)
+        files = recipe_files.listed(self.root / "models")
+        if not files:
+            remedy = "give a folder with models/, strategies/ and taxonomy.yaml"
+            faults.append(Fault(where="models", what="the folder holds no recipe", remedy=remedy))
+        return common, known, files
+
+    def _folder(self, model: type[M], name: str, faults: list[Fault]) -> dict[str, _File[M] | None]:
+        files = recipe_files.listed(self.root / name)
+        return {stem: self._file(model, f"{name}/{stem}", faults) for stem in files}
+
+    def _file(self, model: type[M], name: str, faults: list[Fault]) -> _File[M] | None:
+        document = recipe_files.opened(self.root / f"{name}.yaml", f"{name}.yaml", faults)
+        content = document and document.read(model, faults, self.warn)
+        return _File(root=document.root, content=content) if document and content else None
+
+    def _recipe(self, key: str, file: pathlib.Path, known: Known, faults: list[Fault]) -> Recipe | None:
+        document = recipe_files.opened(file, f"models/{key}.yaml", faults)
+        if document is None:
+            return None
+        if _omni(document.root.plain):
+            omni = document.read(schema.OmniRecipe, faults, self.warn)
+            return None if omni is None else recipe_building.refused(key, omni)
+        read = document.read(schema.Recipe, faults, self.warn)
+        if read is None:
+            return None
+        names = recipe_names.of_recipe(document.root, read, known)
+        self._judged(chain(names, recipe_references.faults(document.root, read.values)), faults)
+        return recipe_building.recipe(key, read)
+
+    def _judged(self, found: Iterable[Fault], faults: list[Fault]) -> None:
+        """Say what is named and not there, unless something else is wrong with the same place."""
+        if not self.names:
+            return
+        said = {fault.where for fault in faults}
+        for fault in found:
+            if fault.where not in said:
+                (self.warn or faults.append)(fault)
 
 
-def _blocks(
-    path: str, read: Mapping[str, schema.HardwareBlock], known: Origins
-) -> dict[str, domain.Settings]:
-    return {key: _block(f"{path}.{key}", block, known) for key, block in read.items()}
-
-
-def _block(path: str, read: schema.HardwareBlock, known: Origins) -> domain.Settings:
-    return domain.Settings(
-        args=known.words(f"{path}.extra_args", read.extra_args),
-        env=known.env(f"{path}.extra_env", read.extra_env),
-    )
-
-
-def _layouts(read: Mapping[str, Mapping[str, list[int]]]) -> Iterator[domain.Layout]:
-    for strategy, kinds in read.items():
-        for hardware, nodes in kinds.items():
-            yield domain.Layout(strategy=strategy, hardware=hardware, nodes=tuple(sorted(nodes)))
+def _omni(plain: Any) -> bool:
+    """Tell whether a recipe is for the page's other resolver, whatever else is in it."""
+    meta = plain.get("meta") if isinstance(plain, dict) else None
+    tasks = meta.get("tasks") if isinstance(meta, dict) else None
+    return isinstance(tasks, list) and "omni" in tasks

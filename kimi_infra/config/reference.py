@@ -41,6 +41,9 @@ A secret of Ansible's own, such as `ansible_become_password`, is a `!vault` valu
 """
 
 
+_MANY = {list: "list of", dict: "mapping of a name to"}
+
+
 def page() -> str:
     """Return the page in Markdown."""
     lines = [_INTRODUCTION, *_table(HostModel), "", "## deployment.yml", ""]
@@ -75,12 +78,12 @@ def _markdown(text: str) -> str:
 
 def _kind(info: FieldInfo) -> str:
     inner = next(iter(_models(info.annotation)), None)
-    is_list = typing.get_origin(_without_none(info.annotation)) is list
+    kind = typing.get_origin(_without_none(info.annotation))
     if inner is not None:
-        return "list of mappings" if is_list else "mapping"
+        return "list of mappings" if kind is list else "mapping"
     shape = next(_shapes(info.rebuild_annotation()), None)
     text = shape.text if shape else "true or false"
-    return f"list of: {text}" if is_list else text
+    return f"{_MANY[kind]}: {text}" if kind in _MANY else text
 
 
 def _default(info: FieldInfo) -> str:

@@ -50,6 +50,15 @@ _PROGRAMS = (
 """Of the image or of its kernel: a mount there or below hides what the engine runs with."""
 _SHARED = ("/opt", "/run", "/tmp", "/var", "/var/lib", "/var/run", "/var/tmp")  # noqa: S108 - refused, not used
 """Needed as they are by the image; a directory of the operator's own may lie below."""
+_PLANNED = {
+    "--port": "write api.port",
+    "--served-model-name": "remove it: the served name is the model",
+    "--model": "write model, and model_path for where the weights are",
+    "--master-port": "write ports.master",
+    "--shutdown-timeout": "remove it: it follows from the plan's deadlines",
+}
+"""Flags that follow from other keys: a second one would win or lose by its place alone."""
+_SECRET = {"--api-key": "write api.key", "--hf-token": "write hub_token"}
 _THIS_NETWORK = ipaddress.ip_network("0.0.0.0/8")
 _HOST_KEY_TYPES = frozenset(
     {
@@ -280,10 +289,35 @@ def _one_of(*words: str) -> Callable[[str], str]:
     return check
 
 
-def _preset(value: str) -> str:
-    if value != "baseline":
-        raise refused("presets other than baseline are not supported yet", "remove the key or write baseline")
+def _engine_word(value: str) -> str:
+    """Refuse flags that the plan writes itself, and secrets that a command line would show."""
+    flag = _line(value).partition("=")[0]
+    if flag in _PLANNED:
+        raise refused(f"the plan writes {flag} itself", _PLANNED[flag])
+    if flag in _SECRET:
+        raise refused(f"{flag} would show a secret in every list of processes", _SECRET[flag], secret=True)
     return value
+
+
+def _parallel_size(value: int) -> int:
+    if value < 1:
+        raise refused("a size below one", "write the number of ranks that share the cache, or remove the key")
+    return value
+
+
+def _given(value: object) -> str | tuple[str, ...]:
+    if isinstance(value, list):
+        return tuple(map(_given_word, value))
+    return value if isinstance(value, str) and fill_in(value) else _given_word(value)
+
+
+def _given_word(value: object) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    if not isinstance(value, str):
+        remedy = "write one text, a whole number or [one word, the next]"
+        raise refused("neither text nor a whole number nor a list of them", remedy)
+    return _line(value)
 
 
 def _off(value: object) -> object:
@@ -364,8 +398,16 @@ Secret = Annotated[
     SecretRef, PlainValidator(_secret_ref), Shape("{env: NAME}, {file: PATH} or {vault: PATH#KEY}")
 ]
 CertificateFile = Annotated[str, PlainValidator(_ca_file), Shape("{file: PATH}")]
-Preset = Annotated[str, AfterValidator(_preset), Shape("baseline")]
+EngineWord = Annotated[str, AfterValidator(_engine_word), Shape("word of a command")]
+ParallelSize = Annotated[int, AfterValidator(_parallel_size), Shape("number from 1")]
+Given = Annotated[
+    str | tuple[str, ...], PlainValidator(_given), Shape("text, whole number or list of words, fill-in")
+]
+Parallelism = Annotated[str, AfterValidator(_one_of("tp", "tep", "dep")), Shape("tp, tep or dep")]
 Consent = Annotated[str, AfterValidator(_one_of("restart", "reboot")), Shape("restart or reboot")]
 OffloadPolicyWord = Annotated[
-    str, BeforeValidator(_off), AfterValidator(_one_of("measured", "off")), Shape("measured or off")
+    str,
+    BeforeValidator(_off),
+    AfterValidator(_one_of("off", "measured", "fixed")),
+    Shape("off, measured or fixed"),
 ]

@@ -6,6 +6,7 @@ reports duplicate keys and never takes ``1:30`` for the number 90 or ``2026-01-0
 
 from __future__ import annotations
 
+import contextlib
 import pathlib
 import re
 from collections.abc import Callable
@@ -111,7 +112,7 @@ def read(path: pathlib.Path, faults: list[Fault]) -> Place | None:
 def parse(text: str, file: str, faults: list[Fault]) -> Place | None:
     """Return the root of a text, None when nothing of it can be understood."""
     try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        node = _composed(text)
         if node is None:
             faults.append(Fault(where=file, what=EMPTY, remedy="write what it should hold"))
             return None
@@ -123,6 +124,14 @@ def parse(text: str, file: str, faults: list[Fault]) -> Place | None:
     except _TooLargeError:
         faults.append(Fault(where=file, what="too many values", remedy="write fewer aliases"))
     return None
+
+
+def _composed(text: str) -> yaml.Node | None:
+    """Return the root node; libyaml is ten times as fast, PyYAML's own parser says more of faults."""
+    if yaml.__with_libyaml__:
+        with contextlib.suppress(yaml.YAMLError, UnicodeError):
+            return yaml.compose(text, Loader=yaml.CSafeLoader)
+    return yaml.compose(text, Loader=yaml.SafeLoader)
 
 
 class _TooLargeError(Exception):

@@ -6,10 +6,12 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from enum import Enum
+from fractions import Fraction
 
 from kimi_infra import hostside
 from kimi_infra.deploy import layout, site
 from kimi_infra.domain import paths
+from kimi_infra.domain.capacity import Capacity
 from kimi_infra.domain.inventory import SecretRef
 from kimi_infra.domain.plan import DeploymentPlan
 from kimi_infra.errors import Need
@@ -44,8 +46,8 @@ def rendered(found: site.Site, form: str) -> str:
 def _rendered(found: site.Site, plan: DeploymentPlan, form: str) -> str:
     if form == "systemd":
         return "\n".join(_files(plan))
-    launches = resolve.resolve(found.catalogue, plan.deployment.choice)
-    return shell.page(launches) if form == "shell" else docker_page.page(launches)
+    resolution = resolve.resolve(found.catalogue, plan.deployment.choice)
+    return shell.resolution(resolution) if form == "shell" else docker_page.resolution(resolution)
 
 
 def _files(plan: DeploymentPlan) -> Iterator[str]:
@@ -69,15 +71,24 @@ def _unread(_: SecretRef) -> str:
 def _plan(plan: DeploymentPlan) -> dict[str, object]:
     return {
         **asdict(plan),
-        "not_acted_on": plan_text.not_acted_on(plan.deployment),
+        "capacity": {name: _capacity(held) for name, held in plan.capacity.items()},
+        "origins": {origin.value: count for origin, count in plan.origins.items()},
+        "not_acted_on": plan_text.not_acted_on(plan),
         "hash": layout.plan_hash(plan),
         "commands": {rank.host.name: docker.run_argv(rank) for rank in plan.ranks},
     }
 
 
+def _capacity(held: Capacity) -> dict[str, object]:
+    answers = {"fits": held.fits, "tokens": held.tokens, "full_contexts": held.full_contexts}
+    return {**answers, **asdict(held)}
+
+
 def _plain(value: object) -> object:
     if isinstance(value, Enum):
         return value.value
+    if isinstance(value, Fraction):
+        return float(value)
     if isinstance(value, frozenset):
         return sorted(value)
     raise TypeError(f"{type(value).__name__} has no form in JSON")

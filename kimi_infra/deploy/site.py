@@ -73,10 +73,11 @@ def read_ready(path: Path) -> Site:
     """Read an inventory that is about to be applied.
 
     Raises:
-        SpecError: holds every fault of both files.
+        SpecError: holds every fault of both files, or what this version cannot apply.
         NotReadyError: holds every value still to be given.
     """
     site = read(path)
+    planner.require_supported(site.inventory, site.catalogue)
     planner.require_ready(site.inventory)
     return site
 
@@ -90,10 +91,12 @@ def converge(site: Site, facts: Facts, store: SecretStore) -> Converge:
     """Plan with the facts of all hosts and render every file.
 
     Raises:
-        SpecError: a host contradicts the inventory.
+        SpecError: a host contradicts the inventory, or this version cannot apply it.
+        NotReadyError: holds every value still to be given.
         MissingFactsError: not all hosts of a deployment were probed.
         SecretError: a secret reference leads nowhere.
     """
+    planner.require_supported(site.inventory, site.catalogue)
     planner.require_ready(site.inventory)
     planner.require_facts(site.inventory, facts)
     plans = planner.plan(site.inventory, site.catalogue, facts)

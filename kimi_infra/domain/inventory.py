@@ -6,6 +6,7 @@ each such place is listed in :attr:`Inventory.needs`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -103,6 +104,26 @@ class Mount:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PoolChoice:
+    """One pool of a prefill/decode cluster."""
+
+    nodes: int | None = None
+    """None leaves it to the recipe; 0 is half of the one node that both pools share."""
+    parallelism: str | None = None
+    """``tp``, ``tep`` or ``dep``; None is the recipe's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instances:
+    """Engines behind the router of a KV store."""
+
+    count: int | None = None
+    """None takes the store's default."""
+    current: int = 0
+    """The one whose commands are asked for, from 0."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
     """What is asked of a recipe."""
 
@@ -110,10 +131,25 @@ class Choice:
     hardware: str
     strategy: str
     nodes: int
+    """Of a prefill/decode cluster the sum of its pools."""
     features: tuple[str, ...] | None
     """In the order of emission; None takes the recipe's default list."""
     variant: str = "default"
     accept_preview: bool = False
+    feature_modes: Mapping[str, str] = field(default_factory=dict)
+    """Feature -> mode, for features that have several."""
+    preset: str | None = None
+    dcp: int | None = None
+    """Decode context parallel size; None is off."""
+    kv_offload: str | None = None
+    """KV offload option or KV store of the catalogue; None is off."""
+    kv_instances: Instances | None = None
+    pools: Mapping[str, PoolChoice] | None = None
+    """By pool; None leaves both to the public rules."""
+    advanced_args: tuple[str, ...] = ()
+    """Words that the operator adds to every command."""
+    values: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
+    """Name of a value that nobody has published -> what the operator gives."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,14 +170,22 @@ class Timeouts:
     first_answer: int | None = None
 
 
+KV_TIER = "simple"
+"""Name of the KV offload option that is the host-DRAM tier."""
+KV_TIER_BYTES = "kv_offload_bytes"
+"""Name of the value that is its size for each rank."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offload:
     """The host-DRAM KV tier's policy."""
 
     policy: str
-    """``measured`` or ``off``."""
+    """``off``, ``measured`` or ``fixed``."""
     reserve: int
     """Bytes of host memory that the tier leaves alone."""
+    per_rank: int | None = None
+    """Bytes that each accelerator pins; of policy ``fixed`` alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +195,7 @@ class Deployment:
     name: str
     group: str
     hosts: tuple[Host, ...]
-    """In the order of their ranks, the head first."""
+    """In the order of their ranks, the head first; of a prefill/decode cluster one pool after the other."""
     choice: Choice
     image: ImageChoice
     model_path: str
@@ -169,8 +213,17 @@ class Deployment:
 
     @property
     def head(self) -> Host:
-        """The host of rank 0."""
+        """The host of rank 0; of a prefill/decode cluster the one that the router stands on."""
         return self.hosts[0]
+
+    @property
+    def pools(self) -> Mapping[str, tuple[Host, ...]]:
+        """Hosts by pool, each in the order of its ranks; none for a deployment of one engine."""
+        found, first = {}, 0
+        for name, pool in (self.choice.pools or {}).items():
+            found[name] = self.hosts[first : first + (pool.nodes or 0)]
+            first += pool.nodes or 0
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from kimi_infra.domain.capacity import Capacity
 from kimi_infra.domain.hardware import HardwareProfile
 from kimi_infra.domain.inventory import Deployment, Host
 from kimi_infra.domain.launch import EnvEntry, Flag, Role
+from kimi_infra.domain.provenance import Origin
+from kimi_infra.errors import Fault, Need
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +34,7 @@ class Container:
     """CDI names or device nodes."""
     ulimits: tuple[str, ...]
     capabilities: tuple[str, ...]
+    security_options: tuple[str, ...]
     volumes: tuple[Volume, ...]
     env_files: tuple[str, ...]
 
@@ -68,8 +74,15 @@ class RankPlan:
     """One rank on one host."""
 
     rank: int
+    """Within its engine: of a prefill/decode cluster within its pool."""
     role: Role
     host: Host
+    head: Host
+    """Where rank 0 of the same engine is."""
+    engine_ranks: int
+    """Nodes of the same engine, this one counted."""
+    api_port: int | None
+    """Of its own API; None where rank 0 alone has one."""
     unit: str
     """Name of the systemd unit with its suffix."""
     serve_args: tuple[str, ...]
@@ -86,18 +99,43 @@ class RankPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Router:
+    """The process in front of several APIs."""
+
+    host: Host
+    command: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeploymentPlan:
-    """One engine."""
+    """One engine, or the two pools of a prefill/decode cluster."""
 
     deployment: Deployment
     hardware: HardwareProfile
     ranks: tuple[RankPlan, ...]
+    """In the order of the deployment's hosts."""
     world_size: int
     """TP x PP x DP over all hosts."""
     ports: tuple[Port, ...]
     budget: Budget
     differences: tuple[str, ...]
     """Each way in which hosts run something else than the recipe page shows, and why."""
+    router: Router | None = None
+    notes: tuple[str, ...] = ()
+    """What the publisher says against the choice without ruling it out."""
+    needs: tuple[Need, ...] = ()
+    """Values that nobody has published and nobody has given; each stands in a command as a placeholder."""
+    warnings: tuple[Fault, ...] = ()
+    capacity: Mapping[str, Capacity] = field(default_factory=dict)
+    """What the accelerators hold, by pool or of the one ``engine``; empty where no cache facts are known."""
+
+    @property
+    def origins(self) -> Mapping[Origin, int]:
+        """How many flags and variables each origin vouches for; what all ranks share counts once."""
+        flags = ((flag.name, flag.provenance) for rank in self.ranks for flag in rank.flags)
+        variables = ((entry.name, entry.provenance) for rank in self.ranks for entry in rank.env)
+        found = Counter(provenance.origin for _, provenance in {*flags, *variables})
+        return {origin: found[origin] for origin in Origin if found[origin]}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,19 +8,22 @@ Every such difference is named in :attr:`DeploymentPlan.differences`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kimi_infra.domain import paths
 from kimi_infra.domain.facts import HostFacts
 from kimi_infra.domain.hardware import HardwareProfile
-from kimi_infra.domain.inventory import Deployment, Host
-from kimi_infra.domain.launch import HEAD_IP, IFACE_NAME, EnvEntry, Flag, Launch, Role
-from kimi_infra.domain.plan import Budget, Container, DeploymentPlan, Port, RankPlan, Volume
+from kimi_infra.domain.inventory import Deployment
+from kimi_infra.domain.launch import IFACE_NAME, EnvEntry, Flag, Resolution, Role
+from kimi_infra.domain.plan import Budget, Container, DeploymentPlan, Port, RankPlan, Router, Volume
 from kimi_infra.domain.provenance import Origin, Provenance
+from kimi_infra.domain.recipe import PREFILL
 from kimi_infra.errors import Fault, SpecError
-from kimi_infra.planning.budget import ENGINE_READY, VLLM_ENGINE_READY
-from kimi_infra.planning.budget import budget as compute_budget
+from kimi_infra.planning import budget, differences, placement
+from kimi_infra.planning.placement import Engine, Member
 
 Facts = Mapping[str, HostFacts]
 """Host name -> what the probe found there; empty while no host was asked."""
@@ -31,140 +34,206 @@ _CACHE_TARGET = "/root/.cache"
 _ULIMITS = ("memlock=-1", "stack=67108864")
 """RDMA and pinned memory need unlimited memlock; the daemon's own default is 8 MiB."""
 
-DIFFERENCES = (
-    "host network instead of -p 8000:8000: ranks also meet on ephemeral ports, in both directions",
-    "CDI devices instead of --gpus all --privileged: they survive a daemon-reload and open nothing else",
-    "the image by its ID with pulling switched off: what was verified is what runs",
-    "weights read-only from one plain path, served under the model id: the page's client call works",
-    "VLLM_HOST_IP per host: without it two hosts advertise the address of their default route",
-    "the interface variables hold each host's own device: names differ between hosts",
-    "secrets in a 0600 env file: a flag would show them in ps and in docker inspect",
-    "--shutdown-timeout: without it a stop drops open requests without an answer",
-    "--log-driver none: the journal has the engine's lines; docker's own copy grows without a bound",
-    "compile and graph caches kept on the host: a restart does not compile again",
-)
+_CAPABILITIES = {"AMD": ("SYS_PTRACE",)}
+"""By brand: ROCm's processes read each other's memory (AMD's own docker line)."""
+
+_SECURITY_OPTIONS = {"AMD": ("seccomp=unconfined",)}
+"""By brand, as the public format's docker line has it: ROCm places memory by calls that the profile bars."""
+
+_RDMA = "/dev/infiniband"
+"""NIXL moves the cache between pools over RDMA; no name of a vendor's GPUs brings it along."""
+
+_GIB = 1 << 30
+_PLACEHOLDER = re.compile(r"\$[A-Z_][A-Z0-9_]*")
 
 
 def plan(
-    deployment: Deployment, profile: HardwareProfile, launches: Sequence[Launch], facts: Facts
+    deployment: Deployment, profile: HardwareProfile, resolution: Resolution, facts: Facts
 ) -> DeploymentPlan:
-    """Plan one engine.
+    """Plan one deployment.
 
     Args:
         deployment: What the operator wrote.
         profile: The hardware of each of its hosts.
-        launches: One a host, in rank order, as :func:`kimi_infra.planning.resolve.resolve` gives them.
+        resolution: One launch a host, as :func:`kimi_infra.planning.resolve.resolve` gives them.
         facts: What is known of the hosts so far; may be empty.
 
     Raises:
-        SpecError: a host does not carry its engine address.
+        SpecError: a host does not carry its engine address or cannot hold the KV tier,
+            or two purposes have one port of a host.
     """
-    _check_addresses(deployment, facts)
-    deadlines = compute_budget(launches[0].env, deployment.timeouts)
-    engine = _Engine(deployment=deployment, profile=profile, deadlines=deadlines)
-    ranks = tuple(
-        _rank(engine, launch, host, facts.get(host.name))
-        for launch, host in zip(launches, deployment.hosts, strict=True)
+    engines = placement.engines(deployment, resolution.launches)
+    ports = tuple(placement.ports(deployment, engines, router=bool(resolution.router)))
+    faults = (
+        *_foreign_addresses(deployment, facts),
+        *_ports_given_twice(deployment, ports),
+        *_tier_too_large(deployment, engines, facts),
+    )
+    if faults:
+        raise SpecError(faults)
+    env = (entry for launch in resolution.launches for entry in launch.env)
+    deadlines = budget.budget(env, deployment.timeouts, profile)
+    site = _Site(
+        deployment=deployment, profile=profile, deadlines=deadlines, names=placement.addresses(engines)
     )
     return DeploymentPlan(
         deployment=deployment,
         hardware=profile,
-        ranks=ranks,
-        world_size=world_size(launches[0]),
-        ports=_ports(deployment),
+        ranks=tuple(
+            _rank(site, engine, member, facts.get(member.host.name))
+            for engine in engines
+            for member in engine.members
+        ),
+        world_size=sum(engine.world_size for engine in engines),
+        ports=ports,
         budget=deadlines,
-        differences=DIFFERENCES,
+        differences=differences.listed(profile, resolution),
+        router=_router(site, resolution.router),
+        notes=resolution.notes,
+        needs=resolution.needs,
+        warnings=resolution.warnings,
     )
 
 
-def world_size(launch: Launch) -> int:
-    """Ranks of the engine's world group: TP x PP x DP."""
-    size = 1
-    for flag in launch.flags:
-        if flag.name in {"--tensor-parallel-size", "--pipeline-parallel-size", "--data-parallel-size"}:
-            size *= int(flag.tokens[1])
-    return size
+def _foreign_addresses(deployment: Deployment, facts: Facts) -> Iterator[Fault]:
+    for host in deployment.hosts:
+        if host.name in facts and host.engine_address not in facts[host.name].devices:
+            yield Fault(
+                where=f"hosts.yml: {deployment.group}.hosts.{host.name}.engine_address",
+                what="no interface of this host that is up carries the address",
+                got=host.engine_address,
+                remedy=f"give one of its own: {', '.join(sorted(facts[host.name].devices))}",
+            )
 
 
-def _check_addresses(deployment: Deployment, facts: Facts) -> None:
-    faults = tuple(
-        Fault(
-            where=f"hosts.yml: {deployment.group}.hosts.{host.name}.engine_address",
-            what="no interface of this host that is up carries the address",
-            got=host.engine_address,
-            remedy=f"give one of its own: {', '.join(sorted(facts[host.name].devices))}",
-        )
-        for host in deployment.hosts
-        if host.name in facts and host.engine_address not in facts[host.name].devices
-    )
-    if faults:
-        raise SpecError(faults)
+def _ports_given_twice(deployment: Deployment, ports: Sequence[Port]) -> Iterator[Fault]:
+    for first, second in itertools.combinations(ports, 2):
+        if (first.host, first.number) == (second.host, second.number):
+            yield Fault(
+                where=f"deployment.yml: ports of {deployment.name}",
+                what=f"on {first.host} one port is for {first.purpose} and for {second.purpose}",
+                got=str(first.number),
+                remedy="move api.port, ports.master or ports.supervisor",
+            )
+
+
+def _tier_too_large(deployment: Deployment, engines: Sequence[Engine], facts: Facts) -> Iterator[Fault]:
+    """Find hosts that cannot pin a tier of a stated size: the engine would not start, or be killed."""
+    tier = deployment.offload
+    if tier is None or not tier.per_rank:
+        return
+    for engine in engines:
+        ranks = engine.world_size // len(engine.members)
+        holders = engine.members if engine.pool in {None, PREFILL} else ()
+        for name in (member.host.name for member in holders if member.host.name in facts):
+            total = facts[name].memory_total
+            free = max(0, total - tier.reserve)
+            if total and tier.per_rank * ranks > free:
+                left = f"the {free / _GIB:.1f} GiB that the reserve leaves there"
+                yield Fault(
+                    where=f"deployment.yml: offload of {deployment.name}",
+                    what=f"{ranks} ranks on {name} would pin more than {left}",
+                    got=f"{tier.per_rank / _GIB:.1f} GiB per rank",
+                    remedy=f"write per_rank: {free // ranks // _GIB} GiB or less",
+                )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Engine:
-    """What the ranks of one engine share."""
+class _Site:
+    """What all ranks share."""
 
     deployment: Deployment
     profile: HardwareProfile
     deadlines: Budget
+    names: Mapping[str, str]
+    """Placeholder -> what it stands for on every host."""
 
 
-def _rank(engine: _Engine, launch: Launch, host: Host, facts: HostFacts | None) -> RankPlan:
-    deployment = engine.deployment
+def _rank(site: _Site, engine: Engine, member: Member, facts: HostFacts | None) -> RankPlan:
+    deployment, launch, host = site.deployment, member.launch, member.host
     address = host.engine_address
     interface = facts.devices[address] if facts else f"<device that carries {address}>"
-    resolved = {HEAD_IP: deployment.head.engine_address, IFACE_NAME: interface}
+    names = {**site.names, IFACE_NAME: interface}
     flags = tuple(
-        Flag(tokens=tuple(resolved.get(token, token) for token in flag.tokens), provenance=flag.provenance)
-        for flag in (*launch.flags, *_host_flags(deployment, launch, engine.deadlines))
+        Flag(tokens=tuple(_filled(token, names) for token in flag.tokens), provenance=flag.provenance)
+        for flag in (*launch.flags, *_host_flags(site, engine, member))
     )
     env = tuple(
-        EnvEntry(name=entry.name, value=resolved.get(entry.value, entry.value), provenance=entry.provenance)
+        EnvEntry(name=entry.name, value=_filled(entry.value, names), provenance=entry.provenance)
         for entry in launch.env
     )
     own_address = EnvEntry(
         name="VLLM_HOST_IP", value=address, provenance=_derived("hosts.yml engine_address")
     )
-    role = launch.role.value
+    name = _name(deployment, member)
     return RankPlan(
         rank=launch.rank,
         role=launch.role,
         host=host,
-        unit=f"vllm-{deployment.name}-{role}.service",
+        head=engine.head,
+        engine_ranks=len(engine.members),
+        api_port=placement.api_port(deployment, engine, launch),
+        unit=f"{name}.service",
         serve_args=(deployment.model_path, *(token for flag in flags for token in flag.tokens)),
         flags=flags,
-        env=(*_lengthened(env, engine.deadlines), own_address),
+        env=(*_lengthened(env, site), own_address),
         secret_names=_secret_names(deployment),
         interface=interface,
-        container=_container(deployment, engine.profile, role, facts),
+        container=_container(site, engine, name, facts),
     )
 
 
-def _lengthened(env: Sequence[EnvEntry], deadlines: Budget) -> tuple[EnvEntry, ...]:
+def _name(deployment: Deployment, member: Member) -> str:
+    """Return the name of a rank's unit and container; nodes of a pool are numbered."""
+    role, rank = member.launch.role, member.launch.rank
+    numbered = f"-{rank}" if role in {Role.PREFILL, Role.DECODE} else ""
+    return f"vllm-{deployment.name}-{role.value}{numbered}"
+
+
+def _filled(text: str, names: Mapping[str, str]) -> str:
+    """Put in what placeholders stand for, each as a whole name."""
+    return _PLACEHOLDER.sub(lambda match: names.get(match[0], match[0]), text)
+
+
+def _lengthened(env: Sequence[EnvEntry], site: _Site) -> tuple[EnvEntry, ...]:
     """Give vLLM the plan's own deadline, or it gives up before anybody who waits for it."""
-    wanted = str(deadlines.engine_ready)
-    if any(entry.name == ENGINE_READY and entry.value == wanted for entry in env):
+    wanted = str(site.deadlines.engine_ready)
+    name = budget.ENGINE_READY
+    if any(entry.name == name and entry.value == wanted for entry in env):
         return tuple(env)
-    source = Provenance(origin=Origin.OPERATOR, source="deployment.yml timeouts.engine_ready")
-    ours = EnvEntry(name=ENGINE_READY, value=wanted, provenance=source)
-    if not any(entry.name == ENGINE_READY for entry in env):
-        return (*env, ours) if deadlines.engine_ready != VLLM_ENGINE_READY else tuple(env)
-    return tuple(ours if entry.name == ENGINE_READY else entry for entry in env)
+    source = budget.longer_by(site.deadlines, site.deployment.timeouts)
+    ours = EnvEntry(name=name, value=wanted, provenance=source)
+    if not any(entry.name == name for entry in env):
+        return (*env, ours) if site.deadlines.engine_ready != budget.VLLM_ENGINE_READY else tuple(env)
+    return tuple(ours if entry.name == name else entry for entry in env)
 
 
-def _host_flags(deployment: Deployment, launch: Launch, deadlines: Budget) -> tuple[Flag, ...]:
-    served = Flag(
+def _host_flags(site: _Site, engine: Engine, member: Member) -> Iterator[Flag]:
+    deployment, launch = site.deployment, member.launch
+    yield Flag(
         tokens=("--served-model-name", launch.model_id),
         provenance=_derived("model path differs from the model id"),
     )
-    master = Flag(tokens=("--master-port", str(deployment.ports.master)), provenance=_derived("port plan"))
-    shutdown = Flag(
-        tokens=("--shutdown-timeout", str(deadlines.shutdown)),
+    if member.rendezvous:
+        port = str(deployment.ports.master)
+        yield Flag(tokens=("--master-port", port), provenance=_derived("port plan"))
+    yield Flag(
+        tokens=("--shutdown-timeout", str(site.deadlines.shutdown)),
         provenance=Provenance(origin=Origin.VLLM, source="default 0 drops open requests at a stop"),
     )
-    api = Flag(tokens=("--port", str(deployment.api.port)), provenance=_derived("deployment.yml api.port"))
-    return (served, master, shutdown, api) if launch.role is Role.HEAD else (served, master, shutdown)
+    if launch.serves and not engine.pool:
+        port = str(deployment.api.port)
+        yield Flag(tokens=("--port", port), provenance=_derived("deployment.yml api.port"))
+
+
+def _router(site: _Site, command: Sequence[str] | None) -> Router | None:
+    if command is None:
+        return None
+    host, port = site.deployment.head, site.deployment.api.port
+    own = {"$ROUTER_HOST": host.engine_address, "$ROUTER_PORT": str(port)}
+    urls = {name: f"[{text}]" if ":" in text else text for name, text in site.names.items()}
+    words = (_filled(word, urls if "://" in word else own) for word in command)
+    return Router(host=host, command=tuple(words))
 
 
 def _secret_names(deployment: Deployment) -> tuple[str, ...]:
@@ -176,17 +245,17 @@ def _secret_names(deployment: Deployment) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _container(
-    deployment: Deployment, profile: HardwareProfile, role: str, facts: HostFacts | None
-) -> Container:
+def _container(site: _Site, engine: Engine, name: str, facts: HostFacts | None) -> Container:
+    deployment, profile = site.deployment, site.profile
     reference = deployment.image.reference
     image_id = facts.images.get(reference) if facts else None
     return Container(
-        name=f"vllm-{deployment.name}-{role}",
+        name=name,
         image_id=image_id or f"<image ID of {reference}>",
-        devices=profile.devices,
+        devices=(*profile.devices, _RDMA) if engine.pool else profile.devices,
         ulimits=_ULIMITS,
-        capabilities=(),
+        capabilities=_CAPABILITIES.get(profile.brand, ()),
+        security_options=_SECURITY_OPTIONS.get(profile.brand, ()),
         volumes=_volumes(deployment),
         env_files=(paths.engine_env(deployment.name), paths.secret_env(deployment.name)),
     )
@@ -205,15 +274,6 @@ def _volumes(deployment: Deployment) -> tuple[Volume, ...]:
 
 def _inside(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder.rstrip("/") + "/")
-
-
-def _ports(deployment: Deployment) -> tuple[Port, ...]:
-    head = deployment.head.name
-    return (
-        Port(number=deployment.api.port, purpose="API", host=head),
-        Port(number=deployment.ports.master, purpose="rendezvous of the ranks", host=head),
-        Port(number=deployment.ports.supervisor, purpose="rank supervisors", host=head),
-    )
 
 
 def _derived(source: str) -> Provenance:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from kimi_infra.domain.hardware import HardwareProfile
 from kimi_infra.domain.launch import EnvEntry, Flag
@@ -11,28 +12,47 @@ from kimi_infra.domain.recipe import Word
 
 T = TypeVar("T")
 
+LOOSE = "<operator:"
+"""Beginning of a placeholder that stands for whole flags: no flag takes it as its value."""
 
-def flags(words: Iterable[Word]) -> tuple[Flag, ...]:
+
+@dataclass(frozen=True, slots=True)
+class Merged(Generic[T]):
+    """What stays, and what a later entry of the same name ousted."""
+
+    kept: tuple[T, ...]
+    replaced: tuple[T, ...]
+
+
+def flags(words: Iterable[Word]) -> Merged[Flag]:
     """Group words into flags; of a repeated flag the last one stays, at its own later place.
 
     A word that begins with a dash is a flag and takes the next word as its value unless that begins
     with a dash too. A further word is loose and always stays. Empty words are dropped first.
     """
     grouped = tuple(_grouped([word for word in words if word.text]))
-    last = {flag.name: index for index, flag in enumerate(grouped)}
-    return tuple(
-        flag
+    last = {flag.tokens[0]: index for index, flag in enumerate(grouped)}
+    if len(last) == len(grouped):
+        return Merged(grouped, ())
+    stays = [
+        last[flag.tokens[0]] == index or not flag.tokens[0].startswith("-")
         for index, flag in enumerate(grouped)
-        if not flag.name.startswith("-") or last[flag.name] == index
+    ]
+    return Merged(
+        tuple(flag for flag, kept in zip(grouped, stays, strict=True) if kept),
+        tuple(flag for flag, kept in zip(grouped, stays, strict=True) if not kept),
     )
 
 
-def env(entries: Iterable[EnvEntry]) -> tuple[EnvEntry, ...]:
+def env(entries: Iterable[EnvEntry]) -> Merged[EnvEntry]:
     """Let the later value of a variable win at the place of the first."""
     merged: dict[str, EnvEntry] = {}
+    replaced = []
     for entry in entries:
+        if entry.name in merged:
+            replaced.append(merged[entry.name])
         merged[entry.name] = entry
-    return tuple(merged.values())
+    return Merged(tuple(merged.values()), tuple(replaced))
 
 
 def by_generation(overrides: Mapping[str, T], profile: HardwareProfile) -> T | None:
@@ -42,12 +62,21 @@ def by_generation(overrides: Mapping[str, T], profile: HardwareProfile) -> T | N
     return overrides.get("nvidia")
 
 
-def _grouped(words: list[Word]) -> Iterator[Flag]:
-    index = 0
-    while index < len(words):
+def by_hardware(entries: Mapping[str, T], profile: HardwareProfile) -> T | None:
+    """Return a hardware map's entry: exact key, else generation, else brand, else ``default``."""
+    if not entries:
+        return None
+    for key in (profile.key, profile.generation, profile.brand.lower(), "default"):
+        if key in entries:
+            return entries[key]
+    return None
+
+
+def _grouped(words: Sequence[Word]) -> Iterator[Flag]:
+    index, end = 0, len(words)
+    while index < end:
         word = words[index]
-        following = words[index + 1].text if index + 1 < len(words) else "-"
-        takes = word.text.startswith("-") and not following.startswith("-")
-        tokens = (word.text, following) if takes else (word.text,)
-        yield Flag(tokens=tokens, provenance=word.provenance)
-        index += len(tokens)
+        following = words[index + 1].text if index + 1 < end else "-"
+        takes = word.text.startswith("-") and not following.startswith(("-", LOOSE))
+        yield Flag(tokens=(word.text, following) if takes else (word.text,), provenance=word.provenance)
+        index += 1 + takes

@@ -31,6 +31,7 @@ def _options(container: Container) -> tuple[str, ...]:
         *(("--device", device) for device in container.devices),
         *(("--ulimit", limit) for limit in container.ulimits),
         *(("--cap-add", capability) for capability in container.capabilities),
+        *(("--security-opt", option) for option in container.security_options),
         *(("--volume", _volume(volume)) for volume in container.volumes),
         *(("--env-file", path) for path in container.env_files),
     )

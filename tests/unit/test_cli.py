@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from kimi_infra import cli
+from kimi_infra.cli import options
+from kimi_infra.domain.inventory import Choice
 from kimi_infra.observe import ssh
 from tests import planted
 
@@ -137,12 +143,11 @@ def test_a_plan_says_what_is_accepted_and_not_acted_on(tmp_path: Path) -> None:
     assert "policy measured" in deployment["not_acted_on"][0]
 
 
-@pytest.mark.parametrize("form", ["systemd", "json"])
-def test_what_hosts_run_needs_an_inventory(form: str) -> None:
+def test_what_hosts_run_needs_an_inventory() -> None:
     """A choice without hosts has no units: exit code 2."""
-    code, text, error = run("render", "--as", form)
+    code, text, error = run("render", "--as", "systemd")
     assert (code, text) == (2, "")
-    assert "INVENTORY" in error
+    assert "--as: units need hosts (got systemd); name an INVENTORY" in error
 
 
 def test_units_are_rendered_without_a_host() -> None:
@@ -239,3 +244,254 @@ def test_a_playbook_refuses_before_it_contacts_a_host(case: str, tmp_path: Path)
     for line in planted.text(case).splitlines()[1:]:
         assert " ".join(line.split()) in shown
     assert not called.exists()
+
+
+CHOSEN = ("render", "--hardware", "b300")
+
+
+def rendered(*arguments: str) -> dict[str, Any]:
+    """A choice by options as JSON."""
+    code, text, error = run(*CHOSEN, "--as", "json", *arguments)
+    assert (code, error) == (0, "")
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+def test_every_field_of_a_choice_has_an_option() -> None:
+    """What deployment.yml can say, the command line can."""
+    called = {"feature_modes": "feature_mode", "advanced_args": "arg", "values": "value"}
+    fields = {called.get(field.name, field.name) for field in dataclasses.fields(Choice)}
+    assert fields <= {field.name for field in dataclasses.fields(options.Given)}
+
+
+def test_a_choice_as_json_holds_commands_and_the_origin_of_every_word() -> None:
+    """Beside each word of argv and each variable stands who vouches for it."""
+    found = rendered("--features", "none")
+    (node,) = found["nodes"]
+    assert list(found) == ["nodes", "router", "companions", "needs", "notes", "warnings"]
+    assert (node["role"], node["rank"], node["image"]) == ("head", 0, "vllm/vllm-openai:kimi-k31")
+    origins = node["provenance"]["argv"]
+    assert len(origins) == len(node["argv"])
+    by_word = {word: origin["origin"] for word, origin in zip(node["argv"], origins, strict=True)}
+    assert by_word["vllm"] == "vllm"
+    assert by_word["--tensor-parallel-size"] == "derived"
+    assert by_word["--load-format"] == "seed"
+    assert list(node["provenance"]["env"]) == list(node["env"])
+    assert node["docker"][:4] == ["docker", "run", "--gpus", "all"]
+    assert node["docker"][-len(node["argv"]) + 2 :] == node["argv"][2:]
+
+
+def test_the_page_and_json_say_the_same() -> None:
+    """The shell form, read as a shell reads it, is the argv of the JSON form."""
+    code, text, _ = run(*CHOSEN, "--features", "reasoning")
+    (node,) = rendered("--features", "reasoning")["nodes"]
+    command = text[text.index("vllm serve") :].replace("\\\n", "")
+    assert code == 0
+    assert shlex.split(command) == node["argv"]
+
+
+def test_what_is_left_out_follows_from_what_is_given() -> None:
+    """Strategy and nodes are those of the hardware's placement; a preset brings its own."""
+    for given, ranks in (
+        (("--hardware", "gb300"), 2),
+        (("--hardware", "m890"), 4),
+        (("--hardware", "gb300", "--strategy", "pd_cluster"), 6),
+        (("--preset", "mi355x_agentx"), 1),
+    ):
+        code, text, _ = run("render", "--as", "json", *given)
+        assert code == 0
+        assert len(json.loads(text)["nodes"]) == ranks
+
+
+def test_pools_are_given_by_their_nodes() -> None:
+    """Each pool's nodes stand behind its name; the router is in front of both."""
+    code, text, _ = run(
+        "render", "--hardware", "gb300", "--strategy", "pd_cluster", "--pools", "prefill=2,decode=4:dep"
+    )
+    heads = [line for line in text.splitlines() if line.startswith("# ")]
+    assert code == 0
+    assert heads == [
+        *("# Prefill node 1", "# Prefill node 2"),
+        *(f"# Decode node {number}" for number in range(1, 5)),
+        "# Router",
+    ]
+    router = text[text.index("vllm-router") :]
+    assert "--prefill http://$PREFILL_NODE_1:8001 \\\n" in router
+    assert "'" not in router
+
+
+@pytest.mark.parametrize("size", ["137438953472", "128GiB", "131072 MiB"])
+def test_the_size_of_a_host_tier_may_have_a_unit(size: str) -> None:
+    """It ends as bytes in the connector's JSON."""
+    (node,) = rendered("--kv-offload", "simple", "--kv-offload-bytes", size)["nodes"]
+    config = json.loads(node["argv"][node["argv"].index("--kv-transfer-config") + 1])
+    assert config["kv_connector_extra_config"]["cpu_bytes_to_use_per_rank"] == 137438953472
+
+
+def test_unpublished_values_are_given_by_name() -> None:
+    """A value for several words is split as a shell does, and given values are no longer asked for."""
+    asked = ("--features", "low_latency_decode,nvfp4_kv_cache")
+    names = [need["where"] for need in rendered(*asked)["needs"]]
+    assert names == ["values.low_latency_args", "values.nvfp4_kv_dtype"]
+    given = ("--value", "low_latency_args=--fast 'a b'", "--value", "nvfp4_kv_dtype=nvfp4=x")
+    found = rendered(*asked, *given)
+    assert found["needs"] == []
+    argv = found["nodes"][0]["argv"]
+    assert argv[argv.index("--fast") + 1] == "a b"
+    assert argv[argv.index("--kv-cache-dtype") + 1] == "nvfp4=x"
+
+
+def test_what_is_said_of_a_choice_is_no_part_of_the_page() -> None:
+    """Notes and needs stand on standard error; standard output is commands alone."""
+    code, text, error = run("render", "--hardware", "mi355x", "--features", "spec_decoding")
+    assert code == 0
+    assert text.startswith("# Head (node 0)\nexport ")
+    assert len([line for line in text.splitlines() if line.startswith("#")]) == 1
+    first, *needed = error.splitlines()
+    assert first.startswith("# not run by the publisher")
+    assert needed[0] == "kimi-infra: needed before applying:"
+    assert [line.split()[0] for line in needed[1:]] == ["values.draft_model:", "values.draft_tokens:"]
+
+
+def test_as_published_says_what_it_leaves_out() -> None:
+    """What is refused is compiled as the page does, and the reason stands on standard error."""
+    asked = (*CHOSEN, "--features", "reasoning,nosuch")
+    code, text, error = run(*asked)
+    assert (code, text) == (2, "")
+    assert "--features: " in error
+    code, text, error = run(*asked, "--as-published")
+    assert code == 0
+    assert "--reasoning-parser" in text
+    assert error.startswith("# as published, refused otherwise: --features: ")
+    assert "nosuch" in error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--pools", "prefil=2"], "--pools: no such pool (got 'prefil=2'); did you mean prefill?"),
+        (["--pools", "prefill=2,prefill=2"], "--pools: not one pool each (got 'prefill=2')"),
+        (["--feature-mode", "x"], "--feature-mode: no NAME=TEXT (got 'x'); give --feature-mode NAME=TEXT"),
+        (["--value", "=x"], "--value: no NAME=TEXT (got '=x')"),
+        (["--value", "a=1", "--value", "a=2"], "--value: a is given twice (got '2')"),
+        (["--value", "low_latency_args='"], "--value: words that cannot be told apart: No closing quotation"),
+        (
+            ["--kv-offload-bytes", "12 GB"],
+            "--kv-offload-bytes: not a size (got '12 GB'); give a number, or one",
+        ),
+        (
+            ["--kv-offload-bytes", "1", "--value", "kv_offload_bytes=1"],
+            "--kv-offload-bytes: the value kv_offload_bytes is given by --value too; give one of both",
+        ),
+        (["--kv-instances", "two"], "--kv-instances: no number (got 'two'); give COUNT, or COUNT:CURRENT"),
+        (["--catalog", "nosuch"], "--catalog: no such folder (got nosuch)"),
+        (["--model", "moonshotai/Kimi-K3.1"], "--model: "),
+        (["--value", "nosuch=1"], "--value nosuch: "),
+        (["--feature-mode", "reasoning=x"], "--feature-mode reasoning: "),
+        (["--dcp", "3"], "--dcp: "),
+        (["--kv-offload", "simpel"], "--kv-offload: "),
+        (["--preset", "nosuch"], "--preset: "),
+        (["--kv-instances", "2"], "--kv-instances: "),
+        (["--variant", "nosuch"], "--variant: "),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_faults_of_an_option_name_it(arguments: list[str], told: str) -> None:
+    """Exit code 2, whether the option cannot be read or the choice cannot be compiled."""
+    code, text, error = run(*CHOSEN, *arguments)
+    assert (code, text) == (2, "")
+    assert f"  {told}" in error
+    assert not re.search("kv_instances|feature_modes|advanced_args|accept_preview", error)
+
+
+def test_recipes_are_listed() -> None:
+    """Id, title, strategies and hardware of each, as text and as JSON."""
+    code, text, _ = run("recipes", "list")
+    assert code == 0
+    assert "moonshotai/Kimi-K3.1-Pro: Kimi-K3.1-Pro\n  strategies  single_node_tp, " in text
+    rows = json.loads(run("recipes", "list", "--json")[1])
+    assert [row["id"] for row in rows] == ["kimi-infra/lab-tiny", "moonshotai/Kimi-K3.1-Pro"]
+    assert rows[1]["hardware"] == ["b300", "mi355x", "gb300", "vr200", "810e", "m890"]
+
+
+def test_a_recipe_is_shown_with_all_that_can_be_chosen() -> None:
+    """Features, placements, presets, rules with their sentences, images, and values that are unknown."""
+    code, text, _ = run("recipes", "show", "moonshotai/Kimi-K3.1-Pro")
+    assert code == 0
+    sections = [line.strip() for line in text.splitlines() if line[:2] == "  " and line[2:3] != " "]
+    assert sections[1:] == [
+        "variants",
+        "features (* on by default)",
+        "placements",
+        "presets",
+        "decode context parallelism",
+        "KV offload",
+        "values that nobody has published",
+        "rules",
+        "images",
+    ]
+    lines = [line.strip() for line in text.splitlines()]
+    assert any(line.split()[:2] == ["*", "tool_calling"] for line in lines)
+    assert any(line.startswith("spec_decoding") and "unknown: draft_model" in line for line in lines)
+    assert any(line.split()[:4] == ["multi_node_tp", "gb300", "2", "nodes"] for line in lines)
+    assert any("excludes features spec_decoding (seed: " in line for line in lines)
+    assert any(line.startswith("draft_model") and "unknown" in line for line in lines)
+    assert any(
+        line.split() == ["variant", "default", "on", "vr200", "vllm/vllm-openai:kimi-k31-cu134"]
+        for line in lines
+    )
+
+
+def test_a_recipe_as_json_holds_the_same() -> None:
+    """A program finds the placements, rules and values."""
+    found = json.loads(run("recipes", "show", "moonshotai/Kimi-K3.1-Pro", "--json")[1])
+    assert {"strategy", "hardware", "nodes", "pools"} <= set(found["placements"][0])
+    assert found["features"]["spec_decoding"]["unknown"] == ["draft_model", "draft_tokens"]
+    assert found["features"]["tool_calling"]["default"] is True
+    assert {"810e", "m890"} <= {row["hardware"] for row in found["placements"]}
+    assert all(rule["because"].partition(":")[0] in {"seed", "vllm"} for rule in found["rules"])
+    assert set(found["values"]["draft_model"]) == {"what", "find", "kind", "origin"}
+
+
+def test_a_recipe_that_is_not_there_is_told_of_the_closest() -> None:
+    """Exit code 2."""
+    code, text, error = run("recipes", "show", "moonshotai/Kimi-K3.1-pro")
+    assert (code, text) == (2, "")
+    assert "did you mean moonshotai/Kimi-K3.1-Pro?" in error
+
+
+def test_every_verb_is_in_the_help() -> None:
+    """Each with a line of its own, in the order of the table."""
+    code, text, _ = run("--help")
+    assert code == 0
+    words = [line.split()[1] for line in text.splitlines() if line.startswith("│") and len(line.split()) > 3]
+    assert [word for word in words if word in cli.VERBS] == list(cli.VERBS)
+
+
+def test_a_misspelt_verb_is_told_of_the_closest() -> None:
+    """Exit code 2, as for every other word that is not understood."""
+    code, _, error = run("rendr")
+    assert code == 2
+    assert "Did you mean 'render'?" in error
+
+
+HEAVY = ("ansible", "ansible_runner", "pulumi", "grpc", "pytest", "testinfra", "requests", "jinja2", "rich")
+"""What takes long to load and no plan needs."""
+
+
+def test_a_plan_loads_nothing_that_it_does_not_need() -> None:
+    """A plan is on screen without Ansible, Pulumi, pytest, or the layers that contact hosts."""
+    program = (
+        "import sys; from kimi_infra import cli\n"
+        f"sys.argv = ['kimi-infra', 'plan', {GB300!r}]\n"
+        "try: cli.main()\n"
+        "except SystemExit as end: assert not end.code\n"
+        "print(*sys.modules, sep='\\n', file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    loaded = done.stderr.splitlines()
+    assert done.stdout.startswith("deployment kimi: ")
+    assert "kimi_infra.planning.resolve" in loaded
+    layers = tuple(f"kimi_infra.{layer}" for layer in ("lab", "cloud", "converge", "observe"))
+    assert [name for name in loaded if name.startswith(layers)] == []
+    assert [name for name in loaded if name.partition(".")[0] in HEAVY] == []

@@ -24,6 +24,7 @@ from kimi_infra.domain.inventory import (
     Inventory,
     Mount,
     Offload,
+    PoolChoice,
     Ports,
     SecretRef,
     SecretSource,
@@ -119,6 +120,7 @@ def test_every_key_reaches_the_domain(files: Files) -> None:
     deployment = files.load().deployments[0]
     assert [host.name for host in deployment.hosts] == ["tray-b", "tray-a"]
     assert (deployment.head.port, deployment.head.identity_file) == (2222, "~/.ssh/trays")
+    assert deployment.pools == {}
     assert deployment.head.ssh_args == ("-J", "ops@jump host")
     assert deployment.head.host_key == host_key()
     assert deployment.ports == Ports(master=29501, supervisor=30000)
@@ -136,6 +138,105 @@ def test_an_unquoted_off_is_the_policy_off(files: Files) -> None:
     """YAML reads off as false; the operator means the word."""
     files.entry["offload"] = {"policy": False}
     assert files.load().deployments[0].offload == Offload(policy="off", reserve=64 * 1024**3)
+
+
+def test_every_part_of_a_choice_reaches_the_domain(files: Files) -> None:
+    """What only some recipes know is handed over as it stands; numbers become the words of a command."""
+    files.entry.update(
+        {
+            "preset": "mi355x_agentx",
+            "dcp": 8,
+            "feature_modes": {"spec_decoding": "long"},
+            "advanced_args": ["--max-num-seqs", "16"],
+            "values": {
+                "draft_model": "some/draft",
+                "draft_tokens": 7,
+                "low_latency_args": ["--a", 1],
+                "none": [],
+            },
+        }
+    )
+    choice = files.load().deployments[0].choice
+    assert (choice.preset, choice.dcp, choice.feature_modes) == (
+        "mi355x_agentx",
+        8,
+        {"spec_decoding": "long"},
+    )
+    assert choice.advanced_args == ("--max-num-seqs", "16")
+    assert choice.values == {
+        "draft_model": "some/draft",
+        "draft_tokens": "7",
+        "low_latency_args": ("--a", "1"),
+        "none": (),
+    }
+
+
+def test_baseline_is_no_preset(files: Files) -> None:
+    """The word of the public page that opts out of a default preset."""
+    files.entry["preset"] = "baseline"
+    assert files.load().deployments[0].choice.preset is None
+
+
+def test_a_value_still_to_be_filled_in_is_not_given(files: Files) -> None:
+    """The recipe asks for it in its own words, so that the text of the fill-in is no second need."""
+    files.entry["values"] = {"draft_model": "<fill in: see the model card>"}
+    loaded = files.load()
+    assert (loaded.deployments[0].choice.values, loaded.needs) == ({}, ())
+
+
+def test_a_tier_of_a_fixed_size_is_part_of_the_choice(files: Files) -> None:
+    """Every rank pins the given bytes; a measured one is left to a later step."""
+    files.entry["offload"] = {"policy": "fixed", "per_rank": "128 GiB"}
+    fixed = files.load().deployments[0]
+    assert fixed.offload == Offload(policy="fixed", reserve=64 * 1024**3, per_rank=137438953472)
+    assert (fixed.choice.kv_offload, fixed.choice.values) == ("simple", {"kv_offload_bytes": "137438953472"})
+    files.entry["offload"] = {"policy": "measured"}
+    measured = files.load().deployments[0]
+    assert (measured.choice.kv_offload, measured.choice.values) == (None, {})
+
+
+def in_pools(files: Files) -> None:
+    """Turn the base into a cluster: two hosts prefill, one decodes, not listed in their order."""
+    hosts = files.hosts["kimi"].pop("hosts")
+    tray_c = {**hosts["tray-a"], "ansible_host": "192.0.2.13", "engine_address": "198.51.100.13"}
+    hosts["tray-a"]["node_rank"], hosts["tray-b"]["node_rank"] = 1, 0
+    files.hosts["kimi"]["children"] = {
+        "decode": {"hosts": {"tray-c": {**tray_c, "node_rank": 0}}},
+        "prefill": {"hosts": hosts},
+    }
+    files.entry["strategy"] = "pd_cluster"
+
+
+def test_child_groups_are_the_pools_of_a_cluster(files: Files) -> None:
+    """Ranks count within a pool; hosts stand pool after pool, prefill first."""
+    in_pools(files)
+    files.entry["pools"] = {"decode": {"parallelism": "dep"}}
+    deployment = files.load().deployments[0]
+    assert deployment.choice.pools == {
+        "prefill": PoolChoice(nodes=2),
+        "decode": PoolChoice(nodes=1, parallelism="dep"),
+    }
+    assert [host.name for host in deployment.hosts] == ["tray-b", "tray-a", "tray-c"]
+    pools = {name: [host.name for host in hosts] for name, hosts in deployment.pools.items()}
+    assert pools == {"prefill": ["tray-b", "tray-a"], "decode": ["tray-c"]}
+    assert deployment.choice.nodes == 3
+
+
+def test_the_port_of_a_router_is_the_pages_or_chosen(files: Files) -> None:
+    """api.port is where clients ask, whatever answers there."""
+    in_pools(files)
+    for api, port in (({"port": 8443}, 8443), ({}, 30000), (None, 30000)):
+        files.entry["api"] = api
+        assert files.load().deployments[0].api.port == port
+    files.entry["ports"] = {"master": 30000}
+    assert any("ports.master: port 30000 is api.port too" in refusal for refusal in files.refusals())
+
+
+def test_groups_named_as_pools_mean_nothing_to_one_engine(files: Files) -> None:
+    """Only a cluster's hosts are in pools: other strategies number the whole group."""
+    in_pools(files)
+    files.entry["strategy"] = "multi_node_tp"
+    assert any("is the head already" in refusal for refusal in files.refusals())
 
 
 def test_optional_keys_may_stand_without_a_value(files: Files) -> None:
@@ -237,6 +338,24 @@ def test_a_host_value_that_cannot_work_is_refused(files: Files, key: str, value:
         ("image", {"name": "a/b:c", "digest": "sha256:12"}, "not a manifest digest"),
         ("image", {"name": "a/b:c", "registry_ca": "ca.pem"}, "not a reference to a certificate file"),
         ("accept_preview", "yes please", "true or false is expected"),
+        ("dcp", 0, "a size below one"),
+        ("dcp", "8", "a whole number is expected"),
+        ("preset", 7, "text is expected"),
+        ("feature_modes", ["a"], "a mapping is expected"),
+        ("feature_modes", {"a": 1}, "text is expected"),
+        ("values", {"a": 0.5}, "neither text nor a whole number nor a list of them"),
+        ("values", {"a": True}, "neither text nor a whole number nor a list of them"),
+        ("values", {"a": None}, "neither text nor a whole number nor a list of them"),
+        ("values", {"a": ["b", ["c"]]}, "neither text nor a whole number nor a list of them"),
+        ("values", {"a": "two\nlines"}, "one line of text is expected"),
+        ("values", {"kv_offload_bytes": 1}, "the size of the tier has a key of its own"),
+        ("advanced_args", ["--served-model-name=x"], "the plan writes --served-model-name itself"),
+        ("advanced_args", ["--hf-token", "x"], "would show a secret in every list of processes"),
+        ("advanced_args", ["<fill in: flags>"], "needed before anything can be planned"),
+        ("offload", {"policy": "fixed"}, "policy fixed needs the size"),
+        ("offload", {"per_rank": "1 GiB"}, "policy off takes no size"),
+        ("offload", {"policy": "guessed"}, "not one of off, measured, fixed"),
+        ("pools", {"prefill": {"parallelism": "tep"}}, "strategy multi_node_tp has no pools"),
     ],
 )
 def test_a_deployment_value_that_cannot_work_is_refused(
@@ -405,7 +524,12 @@ def test_nothing_but_a_spec_error_comes_out_of_any_file(data: st.DataObject, fil
         {
             "mounts": ["/a"],
             "timeouts": {"engine_ready": "1 h"},
-            "offload": {"reserve": "1 GiB"},
+            "offload": {"reserve": "1 GiB", "policy": "fixed", "per_rank": "1 GiB"},
+            "pools": {"prefill": {"parallelism": "tep"}},
+            "values": {"draft_model": "a/b", "low_latency_args": ["c"]},
+            "feature_modes": {"a": "b"},
+            "advanced_args": ["--x"],
+            "dcp": 8,
             "allow": ["restart"],
             "hub_token": {"file": "x"},
             "ports": {"master": 1},

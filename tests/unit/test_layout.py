@@ -23,8 +23,8 @@ SECRET = "canary-5f1c"
 def plan(deployment: Deployment) -> DeploymentPlan:
     """Plan with the facts of both hosts."""
     catalogue = recipes.load_catalogue()
-    launches = resolve.resolve(catalogue, deployment.choice)
-    return host.plan(deployment, catalogue.hardware("gb300"), launches, examples.all_facts())
+    resolution = resolve.resolve(catalogue, deployment.choice)
+    return host.plan(deployment, catalogue.hardware("gb300"), resolution, examples.all_facts())
 
 
 def layouts(deployment: Deployment | None = None) -> tuple[HostLayout, ...]:
@@ -110,6 +110,21 @@ def test_systemd_has_nothing_to_say_about_the_units(tmp_path: Path) -> None:
         env={"SYSTEMD_UNIT_PATH": f"{tmp_path}:", "PATH": "/usr/bin:/bin"},
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_pools_ranks_know_their_own_pool() -> None:
+    """A rank's file names the head, the size and the API of its pool; its files lie under its own unit."""
+    found = layouts(examples.cluster())
+    configs = [json.loads(_content(one, "rank.json")) for one in found]
+    assert [(each["role"], each["rank"], each["ranks"]) for each in configs] == [
+        ("prefill", 0, 2),
+        ("prefill", 1, 2),
+        *(("decode", rank, 4) for rank in range(4)),
+    ]
+    assert [each["head_address"] for each in configs] == ["198.51.100.11"] * 2 + ["198.51.100.13"] * 4
+    assert [each["api_port"] for each in configs] == [8001, 30000, 8002, 8002, 8002, 8002]
+    assert [one.serving_unit for one in found][4] == "vllm-kimi-decode-2.service"
+    assert "--name vllm-kimi-decode-2 " in _content(found[4], "vllm-kimi-decode-2.service")
 
 
 def _content(one: HostLayout, name: str) -> str:

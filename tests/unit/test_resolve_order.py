@@ -12,7 +12,7 @@ from kimi_infra.domain.inventory import Choice
 from kimi_infra.domain.launch import EnvEntry, Launch
 from kimi_infra.domain.provenance import Origin, Provenance
 from kimi_infra.domain.recipe import Word
-from kimi_infra.planning import merge, resolve
+from kimi_infra.planning import compose, merge
 
 pytestmark = pytest.mark.fast
 
@@ -52,7 +52,7 @@ def launch(root: pathlib.Path, choice: dict[str, object] | None = None, **change
     default = {"hardware": "gb300", "strategy": "multi_node_tp", "nodes": 2, "features": None}
     read = recipes.read_catalogue(catalogue(root, **changes))
     chosen = Choice(model="org/example", **{**default, **(choice or {})})  # type: ignore[arg-type]
-    return resolve.resolve(read, chosen)[-1]
+    return compose.compose(read, chosen, strict=False).launches[-1]
 
 
 def words(text: str) -> tuple[Word, ...]:
@@ -75,14 +75,16 @@ def words(text: str) -> tuple[Word, ...]:
 )
 def test_repeated_flags(given: str, kept: str) -> None:
     """Of a repeated flag the last occurrence stays with its value."""
-    flags = merge.flags(words(given))
-    assert " ".join(token for flag in flags for token in flag.tokens) == kept
+    merged = merge.flags(words(given))
+    assert " ".join(token for flag in merged.kept for token in flag.tokens) == kept
 
 
 def test_repeated_variables() -> None:
     """A later value wins at the first one's place."""
     entries = [EnvEntry(name=name, value=value, provenance=HERE) for name, value in ("A1", "B2", "A3")]
-    assert [(entry.name, entry.value) for entry in merge.env(entries)] == [("A", "3"), ("B", "2")]
+    merged = merge.env(entries)
+    assert [(entry.name, entry.value) for entry in merged.kept] == [("A", "3"), ("B", "2")]
+    assert [(entry.name, entry.value) for entry in merged.replaced] == [("A", "1")]
 
 
 def test_every_group_stands_in_the_public_order(tmp_path: pathlib.Path) -> None:
@@ -159,10 +161,10 @@ def test_features_come_in_the_order_chosen(tmp_path: pathlib.Path) -> None:
 
 @pytest.mark.parametrize(
     ("hardware", "vram", "size"),
-    [("gb300", 2000, "4"), ("gb300", 288, "1"), ("gb300", 289, "4"), ("mi355x", 0, "1")],
+    [("gb300", 2000, "4"), ("gb300", 288, "1"), ("gb300", 289, "4"), ("mi355x", 0, "8")],
 )
 def test_one_node_takes_one_gpu_or_all(tmp_path: pathlib.Path, hardware: str, vram: int, size: str) -> None:
-    """A variant that fits one GPU gets one, any other all of the node; never a number between."""
+    """A variant that fits one GPU gets one, any other all of the node; without a size all of it, too."""
     variants = {"default": {"precision": "bf16", "vram_minimum_gb": vram}}
     choice = {"hardware": hardware, "strategy": "single_node_tp", "nodes": 1}
     assert launch(tmp_path, choice, variants=variants).args[-2:] == ("--tensor-parallel-size", size)

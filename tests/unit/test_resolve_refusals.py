@@ -1,39 +1,46 @@
-"""A choice is rendered whole or refused with a reason; nothing is dropped in silence."""
+"""A choice is compiled whole or refused with every reason at once; nothing is dropped in silence."""
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
-import pathlib
 
 import pytest
 
 from kimi_infra.config import recipes
-from kimi_infra.domain.inventory import Choice
+from kimi_infra.domain.inventory import Choice, PoolChoice
 from kimi_infra.domain.launch import Role
 from kimi_infra.errors import Fault, SpecError
-from kimi_infra.planning import resolve
-from tests.unit import test_resolve_order as example
+from kimi_infra.planning import refusals, resolve
+from tests.unit import test_refusals_example as example
+from tests.unit.test_refusals_example import choice, told
 
 pytestmark = pytest.mark.fast
 
-CATALOGUE = recipes.load_catalogue()
+K31, TINY = "moonshotai/Kimi-K3.1-Pro", "kimi-infra/lab-tiny"
 COMPILED = {
-    ("moonshotai/Kimi-K3.1-Pro", "gb300", "multi_node_tp", 2),
-    ("moonshotai/Kimi-K3.1-Pro", "vr200", "multi_node_tp", 2),
-    ("kimi-infra/lab-tiny", "lab-cpu", "multi_node_tp", 2),
-    ("kimi-infra/lab-tiny", "lab-cpu", "single_node_tp", 1),
+    (K31, "b300", "single_node_tp", 1),
+    (K31, "b300", "single_node_tep", 1),
+    (K31, "gb300", "multi_node_tp", 2),
+    (K31, "gb300", "multi_node_tep", 2),
+    (K31, "vr200", "multi_node_tp", 2),
+    (K31, "mi355x", "single_node_tp", 1),
+    (K31, "810e", "multi_node_tep", 2),
+    (K31, "m890", "multi_node_tep", 4),
+    (TINY, "lab-cpu", "multi_node_tp", 2),
+    (TINY, "lab-cpu", "single_node_tp", 1),
 }
-"""All that this version compiles, written down apart from the recipes."""
+"""All that is compiled without pools, written down apart from the recipes."""
 
 
-def test_every_combination_is_compiled_or_refused() -> None:
-    """Of all models, hardware, strategies and node counts exactly the listed ones resolve; others say why."""
-    strategies = sorted({name for recipe in CATALOGUE.recipes.values() for name in recipe.strategies})
+def test_of_all_placements_exactly_the_described_ones_compile() -> None:
+    """Of all models, hardware, strategies and node counts the listed ones resolve; others say why."""
+    shipped = recipes.load_catalogue()
     resolved, reasons = set(), set[Fault]()
     for model, hardware, strategy, nodes in itertools.product(
-        CATALOGUE.recipes, CATALOGUE.profiles, strategies, (-1, 0, 1, 2, 3, 4, 8)
+        shipped.recipes, shipped.profiles, shipped.strategies, (-1, 0, 1, 2, 3, 4, 8)
     ):
-        choice = Choice(
+        asked = Choice(
             model=model,
             hardware=hardware,
             strategy=strategy,
@@ -42,79 +49,128 @@ def test_every_combination_is_compiled_or_refused() -> None:
             accept_preview=True,
         )
         try:
-            launches = resolve.resolve(CATALOGUE, choice)
+            launches = resolve.resolve(shipped, asked).launches
         except SpecError as error:
             reasons |= set(error.faults)
             continue
         resolved.add((model, hardware, strategy, nodes))
         assert [launch.rank for launch in launches] == list(range(nodes))
         assert [launch.role for launch in launches] == [Role.HEAD, *[Role.WORKER] * (nodes - 1)]
-        assert ["--headless" in launch.args for launch in launches] == [False, *[True] * (nodes - 1)]
-        for launch in launches:
-            names = [flag.name for flag in launch.flags]
-            assert len(names) == len(set(names))
     assert resolved == COMPILED
-    assert {fault.where for fault in reasons} == {"hardware", "strategy", "nodes"}
+    assert {fault.where for fault in reasons} == {"hardware", "strategy", "nodes", "pools"}
     assert all(fault.got and fault.remedy for fault in reasons)
 
 
 def test_resolving_twice_gives_the_same() -> None:
     """A resolved choice is a value: equal each time."""
-    choice = Choice(
-        model="moonshotai/Kimi-K3.1-Pro", hardware="gb300", strategy="multi_node_tp", nodes=2, features=None
+    shipped = recipes.load_catalogue()
+    asked = Choice(model=K31, hardware="gb300", strategy="multi_node_tp", nodes=2, features=None)
+    assert resolve.resolve(shipped, asked) == resolve.resolve(shipped, asked)
+
+
+def test_all_faults_come_at_once_in_the_order_of_the_fields() -> None:
+    """Each unknown name is told with the closest known one, and nothing that follows from it."""
+    asked = choice(
+        hardware="gb30",
+        strategy="single_node_tpp",
+        nodes=0,
+        features=("tool", "tools", "tools"),
+        variant="defalt",
+        feature_modes={"tols": "fast"},
+        preset="tund",
+        dcp=3,
+        kv_offload="simpel",
+        pools={"prefil": PoolChoice(nodes=-1), "decode": PoolChoice(nodes=-1)},
+        advanced_args=("--port", "1"),
+        values={"draft": "x"},
     )
-    assert resolve.resolve(CATALOGUE, choice) == resolve.resolve(CATALOGUE, choice)
+    assert told(asked) == [
+        "hardware: no such hardware is known (got gb30); did you mean gb300?",
+        "strategy: no such strategy is known (got single_node_tpp); did you mean single_node_tp?",
+        "features[0]: no such feature is known (got tool); did you mean tools?",
+        "features[2]: feature tools is named twice (got tools); name it once",
+        "variant: no such variant is known (got defalt); did you mean default?",
+        "feature_modes.tols: no such feature is known (got tols); did you mean tools?",
+        "preset: no such preset is known (got tund); did you mean tuned?",
+        "dcp: dcp 3 is not offered (seed: beside plain TP) (got 3); give 8",
+        "kv_offload: no such KV offload is known (got simpel); did you mean simple?",
+        "pools.prefil: no such pool is known (got prefil); did you mean prefill?",
+        "pools.decode.nodes: pool decode cannot have less than no nodes (got -1); give at least 1",
+        (
+            "advanced_args[0]: the plan itself decides this flag (got --port); "
+            "set api.port of the deployment instead"
+        ),
+        "values.draft: no such value of org/described is known (got draft); did you mean draft_model?",
+    ]
+
+
+def test_without_a_recipe_names_are_held_to_the_whole_catalogue() -> None:
+    """Of an unknown model only what can be known without it is told."""
+    whole = Choice(
+        model="org/describd",
+        hardware="gb30",
+        strategy="multi_tp",
+        nodes=0,
+        features=("anything",),
+        preset="any",
+        kv_offload="simpel",
+    )
+    assert told(whole) == [
+        "model: no such model is known (got org/describd); did you mean org/described?",
+        "hardware: no such hardware is known (got gb30); did you mean gb300?",
+        "strategy: no such strategy is known (got multi_tp); did you mean multi_node_tp?",
+        "nodes: an engine needs at least one node (got 0); give at least 1",
+        "kv_offload: no such KV offload is known (got simpel); did you mean simple?",
+    ]
+    known = dataclasses.replace(whole, hardware="gb300", strategy="multi_node_tp", nodes=1, kv_offload=None)
+    assert [fault.where for fault in refusals.faults(example.CATALOGUE, known)] == ["model"]
+
+
+def test_an_omni_recipe_is_refused_by_name() -> None:
+    """The page's other resolver is none of ours, whatever else is chosen."""
+    assert told(choice("omni", hardware="nothing")) == [
+        (
+            "model: omni recipes belong to the page's other resolver; they are out of scope (got org/omni); "
+            "choose a recipe whose tasks are text, multimodal or embedding"
+        )
+    ]
 
 
 @pytest.mark.parametrize(
-    ("choice", "changes", "fault"),
+    ("name", "fault"),
     [
-        (
-            {"nodes": 1},
-            {},
-            "nodes: 1 nodes do not fit strategy multi_node_tp (got 1); give at least 2",
-        ),
-        (
-            {"strategy": "single_node_tp"},
-            {},
-            (
-                "nodes: 2 nodes do not fit strategy single_node_tp (got 2); "
-                "give 1, or choose a multi-node strategy"
-            ),
-        ),
-        (
-            {"features": ("f",)},
-            {"features": {"f": {"args": ["--f"], "strategies": ["single_node_tp"]}}},
-            (
-                "features[0]: feature f does not work with strategy multi_node_tp (got f); "
-                "leave it out, or choose strategy single_node_tp"
-            ),
-        ),
-        (
-            {"hardware": "h200"},
-            {"meta": {"title": "Example", "hardware": {"h200": "unsupported"}}},
-            "hardware: org/example is not offered on h200 (got h200); choose gb300 or mi355x",
-        ),
-        (
-            {"strategy": "multi_node_tep"},
-            {"compatible_strategies": ["multi_node_tp", "multi_node_tep"]},
-            (
-                "strategy: strategy multi_node_tep on hardware gb300 is not compiled in this version "
-                "(got multi_node_tep); choose single_node_tp or multi_node_tp"
-            ),
-        ),
+        ("", "hardware: the name of a hardware is empty; use one of "),
+        ("b300\n", "hardware: a control character is part of no hardware's name (got 'b300\\n'); did you"),
     ],
 )
-def test_a_public_recipe_is_held_to_its_rules(
-    tmp_path: pathlib.Path, choice: dict[str, object], changes: dict[str, object], fault: str
-) -> None:
-    """A recipe without our extensions is refused by what the public format says of it."""
+def test_a_name_that_is_no_name(name: str, fault: str) -> None:
+    """Empty names and control characters are told as such, and nothing raw reaches the terminal."""
+    (found,) = told(choice(hardware=name))
+    assert found.startswith(fault)
+
+
+def test_nothing_to_choose_from() -> None:
+    """A recipe that has none of something says so."""
+    none = example.plain(features={})
+    assert told(choice("plain", features=("tools",)), none) == [
+        "features[0]: there is no feature to choose from (got tools); leave it out"
+    ]
+
+
+def test_nothing_is_compiled_against_a_fault() -> None:
+    """resolve() raises all of them; as_published() compiles what the page would and warns of them."""
+    asked = choice(strategy="single_node_tep", features=("latency",), kv_offload="disk")
     with pytest.raises(SpecError) as caught:
-        example.launch(tmp_path, choice, **changes)
-    assert [str(found) for found in caught.value.faults] == [fault]
+        resolve.resolve(example.CATALOGUE, asked)
+    assert [fault.where for fault in caught.value.faults] == ["features[0]", "kv_offload"]
+    found = resolve.as_published(example.CATALOGUE, asked)
+    assert found.warnings == caught.value.faults
+    assert "--latency" in found.launches[0].args
 
 
-@pytest.mark.parametrize("look_up", [CATALOGUE.recipe, CATALOGUE.strategy, CATALOGUE.hardware])
+@pytest.mark.parametrize(
+    "look_up", [example.CATALOGUE.recipe, example.CATALOGUE.strategy, example.CATALOGUE.hardware]
+)
 def test_an_unknown_name_is_a_fault(look_up: object) -> None:
     """Each look-up of the catalogue refuses an unknown name."""
     with pytest.raises(SpecError, match="is known"):

@@ -1,0 +1,148 @@
+"""``kimi-infra render``: the exact commands, of an inventory, of one choice, or of many."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, BinaryIO
+
+import typer
+
+from kimi_infra.cli import common, options
+from kimi_infra.deploy import batch as many
+from kimi_infra.deploy import documents, site
+from kimi_infra.domain.launch import Resolution
+from kimi_infra.errors import Fault, Need, SpecError
+from kimi_infra.rendering import docker_page, resolution_json, shell
+
+app = typer.Typer(add_completion=False)
+
+_PROGRESS = 3.0
+"""Seconds between two reports to a terminal."""
+
+
+class Form(StrEnum):
+    """Forms of the rendered commands."""
+
+    SHELL = "shell"
+    DOCKER = "docker"
+    SYSTEMD = "systemd"
+    JSON = "json"
+
+
+_PAGES = {
+    Form.SHELL: shell.resolution,
+    Form.DOCKER: docker_page.resolution,
+    Form.JSON: resolution_json.document,
+}
+"""Forms that need no hosts."""
+
+
+@app.command()
+@options.with_choice
+def render(
+    context: typer.Context,
+    given: options.Given,
+    inventory: Annotated[
+        Path | None, typer.Argument(help="Inventory directory; or name a choice by the options.")
+    ] = None,
+    form: Annotated[
+        Form,
+        typer.Option("--as", help="shell, docker: the recipe page's form; systemd: hosts' files; json: all."),
+    ] = Form.SHELL,
+    batch: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="One choice a line as JSON, - for standard input; as published."),
+    ] = None,
+) -> None:
+    """Print the exact commands; no host is contacted."""
+    with common.refusals():
+        if batch is not None:
+            _refuse_beside_batch(context, inventory)
+            _batch(batch, given)
+        elif inventory is not None:
+            options.refuse_given(context, "an INVENTORY makes this choice itself: the INVENTORY")
+            _inventory(inventory, form)
+        else:
+            _choice(given, form)
+
+
+def _inventory(inventory: Path, form: Form) -> None:
+    found = site.read(inventory)
+    typer.echo(documents.rendered(found, form.value), nl=False)
+    # JSON holds them itself.
+    if form is not Form.JSON:
+        _needed(found.inventory.needs)
+
+
+def _choice(given: options.Given, form: Form) -> None:
+    if form not in _PAGES:
+        what, remedy = "units need hosts", "name an INVENTORY, or ask for shell, docker or json"
+        raise SpecError((Fault(where="--as", what=what, got=form.value, remedy=remedy),))
+    known = options.catalogue(given.catalog)
+    found = options.resolution(given, known, options.choice(given, known))
+    typer.echo(_PAGES[form](found), nl=False)
+    if form is not Form.JSON:
+        _said(found)
+
+
+def _said(found: Resolution) -> None:
+    """Say beside the commands what they are worth."""
+    for note in found.notes:
+        typer.echo(f"# {common.printable(note)}", err=True)
+    for warning in map(options.worded, found.warnings):
+        typer.echo(f"# as published, refused otherwise: {common.printable(str(warning))}", err=True)
+    _needed(found.needs)
+
+
+def _needed(needs: tuple[Need, ...]) -> None:
+    if needs:
+        common.tell("needed before applying:" + "".join(f"\n  {need}" for need in needs))
+
+
+def _refuse_beside_batch(context: typer.Context, inventory: Path | None) -> None:
+    options.refuse_given(
+        context,
+        "each line of a --batch makes this choice itself: --batch",
+        allowed=("catalog", "as_published"),
+    )
+    form = context.get_parameter_source("form")
+    told = [("INVENTORY", inventory is not None), ("--as", form is not None and form.name == "COMMANDLINE")]
+    what, remedy = "a --batch is answered in its own form", "leave it out, or leave out --batch"
+    faults = tuple(Fault(where=name, what=what, remedy=remedy) for name, there in told if there)
+    if faults:
+        raise SpecError(faults)
+
+
+def _batch(file: str, given: options.Given) -> None:
+    known = options.catalogue(given.catalog)
+    with _opened(file) as stream:
+        for answer in _watched(many.answers(known, many.lines(stream))):
+            # Each one at once: who asks line by line waits for it.
+            sys.stdout.write(f"{answer}\n")
+            sys.stdout.flush()
+
+
+def _opened(file: str) -> AbstractContextManager[BinaryIO]:
+    if file == "-":
+        return nullcontext(sys.stdin.buffer)
+    try:
+        return Path(file).open("rb")
+    except OSError as error:
+        what, remedy = f"the file cannot be read: {error.strerror}", "give a file of one JSON object a line"
+        raise SpecError((Fault(where="--batch", what=what, got=file, remedy=remedy),)) from error
+
+
+def _watched(answers: Iterable[str]) -> Iterator[str]:
+    """Pass answers on and tell a terminal every few seconds how far they are."""
+    told = began = time.monotonic()
+    for number, answer in enumerate(answers, start=1):
+        yield answer
+        now = time.monotonic()
+        if now - told >= _PROGRESS and sys.stderr.isatty():
+            told = now
+            common.tell(f"{number} choices, {number / (now - began):.0f} a second")

@@ -1,0 +1,128 @@
+"""Where a flag, a variable or an image comes from, and what would bring one that is not there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from kimi_infra import cli
+
+pytestmark = pytest.mark.fast
+
+GB300 = str(Path(__file__).parents[2] / "inventories" / "gb300-2node")
+TRAYS = ("--hardware", "gb300", "--strategy", "multi_node_tp", "--nodes", "2")
+
+
+def explained(*arguments: str) -> tuple[int, str]:
+    """Explain one word: exit code and standard output."""
+    done = CliRunner().invoke(cli.app, ["explain", *arguments])
+    assert done.stderr == ""
+    return done.exit_code, done.stdout
+
+
+def refused(*arguments: str) -> str:
+    """Standard error of what is refused."""
+    done = CliRunner().invoke(cli.app, ["explain", *arguments])
+    assert (done.exit_code, done.stdout) == (2, "")
+    return done.stderr
+
+
+@pytest.mark.parametrize("word", ["--load-format", "load-format", "load_format", "--load-format=auto"])
+def test_a_flag_is_found_by_any_spelling(word: str) -> None:
+    """With dashes or without: value, nodes, and who vouches; nodes that are alike stand together."""
+    code, text = explained(word, *TRAYS)
+    assert code == 0
+    shown, nodes, origin = text.splitlines()
+    assert shown == "--load-format fastsafetensors"
+    assert nodes == "  on    head (node 0), node 1"
+    assert origin.startswith("  from  seed: hardware_overrides.nvidia.extra_args")
+
+
+def test_nodes_that_differ_stand_apart() -> None:
+    """Each rank's own value is told of its node."""
+    code, text = explained("node-rank", *TRAYS)
+    assert code == 0
+    assert [line for line in text.splitlines() if not line.startswith("  from  derived")] == [
+        "--node-rank 0",
+        "  on    head (node 0)",
+        "--node-rank 1",
+        "  on    node 1",
+    ]
+
+
+def test_a_variable_is_found_by_its_name() -> None:
+    """Its value, and the place in the recipe."""
+    code, text = explained("VLLM_ENGINE_READY_TIMEOUT_S", *TRAYS)
+    assert code == 0
+    assert text.startswith("VLLM_ENGINE_READY_TIMEOUT_S=3600\n")
+    assert "  from  seed: hardware_overrides.nvidia.extra_env" in text
+
+
+@pytest.mark.parametrize("word", ["image", "vllm/vllm-openai:kimi-k31"])
+def test_an_image_is_found(word: str) -> None:
+    """By its name or by the word, with the key that gives it."""
+    code, text = explained(word, *TRAYS)
+    assert code == 0
+    assert text.startswith("vllm/vllm-openai:kimi-k31\n")
+    assert "moonshotai/Kimi-K3.1-Pro: model.docker_image.nvidia" in text
+
+
+def test_what_was_replaced_is_told_with_its_origin() -> None:
+    """An operator's own word ousts the recipe's, and both are shown."""
+    code, text = explained("load-format", *TRAYS, "--arg=--load-format", "--arg=auto")
+    assert code == 0
+    assert text.splitlines()[0] == "--load-format auto"
+    assert "  from  operator: advanced_args" in text
+    assert "  replaced --load-format fastsafetensors, from seed: hardware_overrides.nvidia.extra_args" in text
+
+
+def test_what_would_bring_a_flag_is_told() -> None:
+    """Features, placements and presets that have it, each once; exit code 0, as the flag is known."""
+    code, text = explained("speculative-config", *TRAYS)
+    assert code == 0
+    assert text.splitlines() == [
+        "speculative-config is not in this command; it would come with",
+        "  feature spec_decoding",
+        "  preset mi355x_agentx",
+    ]
+
+
+def test_what_the_rest_of_the_choice_forbids_is_told() -> None:
+    """A feature that would bring a flag and is refused here says so."""
+    code, text = explained("speculative-config", "--hardware", "810e")
+    assert code == 0
+    (line,) = [line for line in text.splitlines() if line.startswith("  feature spec_decoding")]
+    assert "; refused beside the rest: " in line
+    assert "PPU" in line
+
+
+def test_a_flag_that_nothing_brings_is_unknown() -> None:
+    """Exit code 1, and the closest name that something brings."""
+    code, text = explained("--load-fromat", *TRAYS)
+    assert code == 1
+    assert text == (
+        "--load-fromat is not in this command, and nothing in the recipe brings it;"
+        " did you mean --load-format?\n"
+    )
+    assert explained("zzzzzz", *TRAYS)[1].endswith("nothing in the recipe brings it\n")
+
+
+def test_an_inventory_is_explained_as_its_hosts_run_it() -> None:
+    """By the names of its hosts, with what the plan adds to the page's command."""
+    code, text = explained("master-addr", GB300)
+    assert code == 0
+    assert "  on    tray-a (kimi, head (node 0)), tray-b (kimi, node 1)" in text
+    assert "$HEAD_IP" not in text
+    code, text = explained("VLLM_HOST_IP", GB300)
+    assert code == 0
+    assert len([line for line in text.splitlines() if line.startswith("VLLM_HOST_IP=")]) == 2
+    code, text = explained("image", GB300)
+    assert "  from  operator: deployment.yml" in text
+
+
+def test_faults_are_those_of_the_options() -> None:
+    """A choice that is refused is not explained, and options beside an inventory have no effect."""
+    assert "--strategy: " in refused("load-format", "--hardware", "gb300", "--strategy", "single_node_tp")
+    assert "--dcp: an INVENTORY makes this choice itself" in refused("load-format", GB300, "--dcp", "8")
