@@ -90,7 +90,7 @@ def explain(catalogue: Catalogue, choice: Choice, nodes: Iterable[Node], word: s
 def _uses(node: Node, word: str) -> Iterator[Use]:
     asked = _plain(word)
     replaced = [
-        *(f"{' '.join(it.tokens)}, from {it.provenance}" for it in node.replaced_flags if _is(it, asked)),
+        *(f"{' '.join(it.tokens)}, from {it.vouched}" for it in node.replaced_flags if _is(it, asked)),
         *(f"{_entry(it)}, from {it.provenance}" for it in node.replaced_env if _plain(it.name) == asked),
     ]
     for flag in node.flags:
@@ -98,7 +98,7 @@ def _uses(node: Node, word: str) -> Iterator[Use]:
             yield Use(
                 node=node.label,
                 text=" ".join(flag.tokens),
-                provenance=str(flag.provenance),
+                provenance=flag.vouched,
                 replaced=tuple(replaced),
             )
     for entry in node.env:

@@ -33,11 +33,26 @@ class Flag:
 
     tokens: tuple[str, ...]
     provenance: Provenance
+    value_provenance: Provenance | None = None
+    """Who vouches for the value, where that is another one than who vouches for the flag."""
 
     @property
     def name(self) -> str:
         """The flag as written, for example ``--tensor-parallel-size``."""
         return self.tokens[0]
+
+    @property
+    def vouched(self) -> str:
+        """Who vouches for it, for people; the value first."""
+        if self.value_provenance is None:
+            return str(self.provenance)
+        return f"{self.value_provenance}; the flag {self.provenance}"
+
+    @property
+    def token_provenances(self) -> tuple[Provenance, ...]:
+        """One for each of the tokens."""
+        values = len(self.tokens) - 1
+        return (self.provenance, *([self.value_provenance or self.provenance] * values))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -132,7 +132,11 @@ class DeploymentPlan:
     @property
     def origins(self) -> Mapping[Origin, int]:
         """How many flags and variables each origin vouches for; what all ranks share counts once."""
-        flags = ((flag.name, flag.provenance) for rank in self.ranks for flag in rank.flags)
+        flags = (
+            (flag.name, flag.value_provenance or flag.provenance)
+            for rank in self.ranks
+            for flag in rank.flags
+        )
         variables = ((entry.name, entry.provenance) for rank in self.ranks for entry in rank.env)
         found = Counter(provenance.origin for _, provenance in {*flags, *variables})
         return {origin: found[origin] for origin in Origin if found[origin]}

@@ -379,7 +379,7 @@ class Recipe:
     ) -> tuple[str, ...]:
         """Names of the features that are on when nothing is chosen, in emission order."""
         off = self.opt_in_features | self.hardware_opt_in_features.get(hardware, frozenset())
-        chosen = self.variants.get(variant)
+        chosen = self.variants.get(variant) or self.variants.get("default")
         switched = chosen.default_modes if chosen else {}
         return tuple(
             name

@@ -8,6 +8,7 @@ Every such difference is named in :attr:`DeploymentPlan.differences`.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -155,7 +156,7 @@ def _rank(site: _Site, engine: Engine, member: Member, facts: HostFacts | None) 
     interface = facts.devices[address] if facts else f"<device that carries {address}>"
     names = {**site.names, IFACE_NAME: interface}
     flags = tuple(
-        Flag(tokens=tuple(_filled(token, names) for token in flag.tokens), provenance=flag.provenance)
+        dataclasses.replace(flag, tokens=tuple(_filled(token, names) for token in flag.tokens))
         for flag in (*launch.flags, *_host_flags(site, engine, member))
     )
     env = tuple(

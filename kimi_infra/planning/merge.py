@@ -77,6 +77,14 @@ def _grouped(words: Sequence[Word]) -> Iterator[Flag]:
     while index < end:
         word = words[index]
         following = words[index + 1].text if index + 1 < end else "-"
-        takes = word.text.startswith("-") and not following.startswith(("-", LOOSE))
-        yield Flag(tokens=(word.text, following) if takes else (word.text,), provenance=word.provenance)
-        index += 1 + takes
+        if not word.text.startswith("-") or following.startswith(("-", LOOSE)):
+            yield Flag(tokens=(word.text,), provenance=word.provenance)
+            index += 1
+            continue
+        value = words[index + 1].provenance
+        yield Flag(
+            tokens=(word.text, following),
+            provenance=word.provenance,
+            value_provenance=None if value == word.provenance else value,
+        )
+        index += 2

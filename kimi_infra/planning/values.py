@@ -42,9 +42,12 @@ class Filling:
         """Return a flag with the values within its words filled in."""
         if not any(_MARK in token for token in flag.tokens):
             return flag
-        filled = [self._filled(token, flag.provenance) for token in flag.tokens]
-        changed = [provenance for _, provenance in filled if provenance is not flag.provenance]
-        return Flag(tokens=tuple(text for text, _ in filled), provenance=_worst(changed) or flag.provenance)
+        origins = flag.token_provenances
+        filled = [self._filled(token, origin) for token, origin in zip(flag.tokens, origins, strict=True)]
+        tokens = tuple(text for text, _ in filled)
+        first, *rest = [origin for _, origin in filled]
+        value = rest[0] if rest and rest[0] != first else None
+        return Flag(tokens=tokens, provenance=first, value_provenance=value)
 
     def entry(self, entry: EnvEntry) -> EnvEntry:
         """Return a variable with the values within its text filled in."""

@@ -149,7 +149,7 @@ def _short(row: tuple[str, str]) -> tuple[str, str]:
 
 
 def _flags(rank: RankPlan) -> list[tuple[str, str]]:
-    return [(" ".join(flag.tokens), str(flag.provenance)) for flag in rank.flags]
+    return [(" ".join(flag.tokens), flag.vouched) for flag in rank.flags]
 
 
 def _variables(rank: RankPlan) -> list[tuple[str, str]]:

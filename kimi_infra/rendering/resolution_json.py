@@ -44,7 +44,7 @@ def words(argv: Sequence[str] | None) -> list[str] | None:
 
 
 def _node(launch: Launch) -> dict[str, object]:
-    tokens = [flag.provenance for flag in launch.flags for _ in flag.tokens]
+    tokens = [origin for flag in launch.flags for origin in flag.token_provenances]
     origins = {
         "argv": [_origin(each) for each in (_COMMAND, _COMMAND, _MODEL, *tokens)],
         "env": {entry.name: _origin(entry.provenance) for entry in launch.env},
@@ -55,7 +55,7 @@ def _node(launch: Launch) -> dict[str, object]:
 
 
 def _flag(flag: Flag) -> dict[str, object]:
-    return {"argv": list(flag.tokens), **_origin(flag.provenance)}
+    return {"argv": list(flag.tokens), **_origin(flag.value_provenance or flag.provenance)}
 
 
 def _entry(entry: EnvEntry) -> dict[str, object]:

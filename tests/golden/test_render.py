@@ -65,11 +65,11 @@ def _vouched(launch: Launch) -> Iterator[str]:
     for entry in launch.env:
         yield f"  {entry.name}={entry.value} <- {entry.provenance}"
     for flag in launch.flags:
-        yield f"  {' '.join(flag.tokens)} <- {flag.provenance}"
+        yield f"  {' '.join(flag.tokens)} <- {flag.vouched}"
     for entry in launch.replaced_env:
         yield f"  replaced: {entry.name}={entry.value} <- {entry.provenance}"
     for flag in launch.replaced_flags:
-        yield f"  replaced: {' '.join(flag.tokens)} <- {flag.provenance}"
+        yield f"  replaced: {' '.join(flag.tokens)} <- {flag.vouched}"
 
 
 @pytest.mark.parametrize("name", RENDERED)

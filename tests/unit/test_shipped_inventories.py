@@ -158,7 +158,7 @@ def test_what_the_operator_gives_takes_the_place_of_the_unknown(tmp_path: Path) 
     assert transfer["kv_connector_extra_config"]["cpu_bytes_to_use_per_rank"] == 137438953472
     assert flags["--max-num-seqs"].tokens == ("--max-num-seqs", "48")
     for name in ("--speculative-config", "--kv-transfer-config", "--max-num-seqs"):
-        assert flags[name].provenance.origin is Origin.OPERATOR
+        assert flags[name].token_provenances[1].origin is Origin.OPERATOR
 
 
 def test_an_empty_list_says_that_there_are_no_further_words(tmp_path: Path) -> None:

@@ -39,7 +39,8 @@ def test_what_is_missing_says_what_and_where() -> None:
     found = filling.flag(flag(CONFIG))
     expected = {"model": "<operator: the draft; model card>", "num": 7, "size": "<measured: memory; hosts>"}
     assert json.loads(found.tokens[1]) == expected
-    assert found.provenance.origin is Origin.UNKNOWN
+    assert found.provenance == HERE
+    assert found.token_provenances[1].origin is Origin.UNKNOWN
     assert [(need.where, need.what) for need in filling.needs()] == [
         ("values.draft", "the draft; model card"),
         ("values.bytes", "memory; hosts"),
@@ -51,7 +52,7 @@ def test_what_is_given_is_the_operators() -> None:
     filling = Filling(known=KNOWN, given={"draft": 'org/"x"', "tokens": "7", "bytes": "1024"})
     found = filling.flag(flag(CONFIG))
     assert json.loads(found.tokens[1]) == {"model": 'org/"x"', "num": 7, "size": 1024}
-    assert found.provenance.origin is Origin.OPERATOR
+    assert found.token_provenances[1].origin is Origin.OPERATOR
     assert filling.needs() == ()
 
 
