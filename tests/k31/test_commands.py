@@ -115,5 +115,9 @@ def test_open_values_are_marked_as_such() -> None:
 def vouched() -> frozenset[tuple[tuple[str, ...], Provenance]]:
     """Every flag and variable of every cell, with its origin."""
     launches = [launch for resolution in rendered().values() for launch in resolution.launches]
-    flags = {(flag.tokens, flag.provenance) for launch in launches for flag in launch.flags}
+    flags = {
+        (flag.tokens, flag.value_provenance or flag.provenance)
+        for launch in launches
+        for flag in launch.flags
+    }
     return frozenset(flags | {((it.name, it.value), it.provenance) for one in launches for it in one.env})
