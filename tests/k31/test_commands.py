@@ -20,7 +20,7 @@ pytestmark = pytest.mark.fast
 TABLE = expected.table()
 PAGE = pathlib.Path(__file__).parents[1] / "golden" / "render" / "seed"
 """The recipe page's own commands."""
-SAID = frozenset({"VLLM_SSM_CONV_STATE_LAYOUT", "DS"})
+SAID = frozenset({"VLLM_SSM_CONV_STATE_LAYOUT", "DS", "ppu_deep_gemm_w4a16"})
 """Words that the page's guide spells, beside its commands."""
 ALONE = frozenset({Origin.UNKNOWN, Origin.MEASURED})
 
@@ -90,10 +90,10 @@ def test_the_page_is_claimed_only_for_words_that_it_prints() -> None:
         printed |= set(file.read_text().replace("=", " ").split())
     claimed = {
         word
-        for words, provenance in vouched()
+        for word, provenance in tokens()
         if provenance.origin is Origin.SEED
-        for word in words
-        if "SimpleCPUOffloadConnector" not in word and word != "--kv-transfer-config"
+        and "SimpleCPUOffloadConnector" not in word
+        and word != "--kv-transfer-config"
     }
     assert claimed - printed == set()
 
@@ -109,6 +109,16 @@ def test_open_values_are_marked_as_such() -> None:
     for words, provenance in vouched():
         holds = any("<operator:" in word or "<measured:" in word for word in words)
         assert holds == (provenance.origin in ALONE), words
+
+
+def tokens() -> Iterator[tuple[str, Provenance]]:
+    """Every word of every command and variable, with its own origin."""
+    for resolution in rendered().values():
+        for launch in resolution.launches:
+            for flag in launch.flags:
+                yield from zip(flag.tokens, flag.token_provenances, strict=True)
+            for entry in launch.env:
+                yield from ((text, entry.provenance) for text in (entry.name, entry.value))
 
 
 @functools.cache
