@@ -36,6 +36,8 @@ sync_python() {
   local index
   [[ -x $UV ]] || install_uv
   export UV_PROJECT_ENVIRONMENT=.venv
+  # Once here, or at the start of each command where the environment forbids Python to keep it.
+  export UV_COMPILE_BYTECODE=1
   unset VIRTUAL_ENV
   "$UV" python find --quiet --no-python-downloads --no-project '>=3.11,<3.13' >/dev/null ||
     say "No Python 3.11 or 3.12 on this machine: uv downloads one, about 30 MB, from its publisher."
@@ -49,4 +51,5 @@ sync_python() {
     UV_DEFAULT_INDEX=$index "$UV" pip sync --quiet --python .venv/bin/python --require-hashes "$SCRATCH/requirements.txt"
     UV_DEFAULT_INDEX=$index "$UV" pip install --quiet --python .venv/bin/python --no-deps --editable .
   fi
+  .venv/bin/python -m compileall -q kimi_infra
 }
