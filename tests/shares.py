@@ -30,6 +30,7 @@ GROUPS = (
     Group(name="engine", seconds=300, claim="needs Pulumi's own engine; hosts are this machine"),
     Group(name="stack", seconds=420, claim="needs Pulumi's own engine and the two lab hosts"),
     Group(name="parser", seconds=120, claim="asks vLLM's own parser, in the serving image's Python"),
+    Group(name="bulk", seconds=90, claim="many choices at once, on this machine alone"),
 )
 """All groups. CI's whole budget is 4500 s; what is not given away here is kept for later groups."""
 

@@ -55,7 +55,7 @@ def ask(
         endpoint = site.endpoint(found.inventory, chosen, vault.secret_store(os.environ))
         sampling = {**answer.SAMPLING, "temperature": temperature}
         given = answer.ask(endpoint, question, options=sampling, timeout=timeout)
-    typer.echo(common.printable(_told(given)))
+    common.say(common.printable(_told(given)))
 
 
 def _told(given: answer.Answer) -> str:

@@ -35,13 +35,12 @@ def explain(
             found = list(_of_inventory(inventory, word))
         else:
             found = [_of_choice(given, word)]
-    typer.echo(common.printable("\n".join(dict.fromkeys(map(explain_text.text, found)))), nl=False)
+    common.say(common.printable("\n".join(dict.fromkeys(map(explain_text.text, found)))), nl=False)
     raise typer.Exit(0 if any(each.known for each in found) else 1)
 
 
 def _of_choice(given: options.Given, word: str) -> Explanation:
-    known = options.catalogue(given.catalog)
-    choice = options.choice(given, known)
+    known, choice = options.asked(given)
     nodes = explaining.of_choice(known, choice, options.resolution(given, known, choice))
     return explaining.explain(known, choice, nodes, word)
 

@@ -19,6 +19,6 @@ def plan(inventory: common.Inventory, as_json: common.Json = False) -> None:
         plans = site.offline(found)
         needs = found.inventory.needs
         if as_json:
-            typer.echo(documents.plan_json(plans, needs))
+            common.say(documents.plan_json(plans, needs))
         else:
-            typer.echo(common.printable(plan_text.plans(plans, needs)), nl=False)
+            common.say(common.printable(plan_text.plans(plans, needs)), nl=False)

@@ -11,7 +11,7 @@ import typer
 from kimi_infra.cli import common, options
 from kimi_infra.domain.recipe import Catalogue, Recipe, Variant
 from kimi_infra.errors import Fault, SpecError
-from kimi_infra.planning import defaults
+from kimi_infra.planning import defaults, images
 from kimi_infra.rendering import recipe_json, recipe_text
 
 app = typer.Typer(help="What can be asked for.", no_args_is_help=True, add_completion=False)
@@ -30,7 +30,7 @@ def list_(as_json: common.Json = False, catalog: Catalog = None) -> None:
         found = [recipe for key in sorted(known.recipes) for recipe in _readable(known, key, faults)]
         hardware = {recipe.key: _hardware(known, recipe) for recipe in found}
         written = recipe_json.listed if as_json else recipe_text.listed
-        typer.echo(written(found, hardware), nl=False)
+        common.say(written(found, hardware), nl=False)
         if faults:
             raise SpecError(tuple(faults))
 
@@ -46,7 +46,9 @@ def show(
         known = options.catalogue(catalog)
         found = known.recipe(recipe)
         written = recipe_json.shown if as_json else recipe_text.shown
-        typer.echo(written(found, _hardware(known, found), _kv_offload(known, found)), nl=False)
+        hardware = _hardware(known, found)
+        runs = _images(known, found, hardware)
+        common.say(written(found, hardware, _kv_offload(known, found), runs), nl=False)
 
 
 def _readable(known: Catalogue, key: str, faults: list[Fault]) -> Sequence[Recipe]:
@@ -64,6 +66,15 @@ def _hardware(known: Catalogue, recipe: Recipe) -> list[str]:
     variants = list(recipe.variants.values()) or [Variant()]
     offered = {it.key for variant in variants for it in defaults.offered_hardware(known, recipe, variant)}
     return [key for key in known.profiles if key in offered]
+
+
+def _images(known: Catalogue, recipe: Recipe, hardware: Sequence[str]) -> list[recipe_text.Image]:
+    return [
+        recipe_text.Image(hardware=profile.key, variant=name, image=images.image(recipe, variant, profile))
+        for name, variant in (recipe.variants or {"default": Variant()}).items()
+        for profile in defaults.offered_hardware(known, recipe, variant)
+        if profile.key in hardware
+    ]
 
 
 def _kv_offload(known: Catalogue, recipe: Recipe) -> list[str]:

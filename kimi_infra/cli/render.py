@@ -15,8 +15,9 @@ import typer
 from kimi_infra.cli import common, options
 from kimi_infra.deploy import batch as many
 from kimi_infra.deploy import documents, site
+from kimi_infra.domain import names
 from kimi_infra.domain.launch import Resolution
-from kimi_infra.errors import Fault, Need, SpecError
+from kimi_infra.errors import Fault, Need, SpecError, UnsafeTextError
 from kimi_infra.rendering import docker_page, resolution_json, shell
 
 app = typer.Typer(add_completion=False)
@@ -51,9 +52,13 @@ def render(
         Path | None, typer.Argument(help="Inventory directory; or name a choice by the options.")
     ] = None,
     form: Annotated[
-        Form,
-        typer.Option("--as", help="shell, docker: the recipe page's form; systemd: hosts' files; json: all."),
-    ] = Form.SHELL,
+        str,
+        typer.Option(
+            "--as",
+            metavar="FORM",
+            help="shell, docker: the recipe page's form; systemd: hosts' files; json: all.",
+        ),
+    ] = Form.SHELL.value,
     batch: Annotated[
         str | None,
         typer.Option(metavar="FILE", help="One choice a line as JSON, - for standard input; as published."),
@@ -71,23 +76,57 @@ def render(
             _choice(given, form)
 
 
-def _inventory(inventory: Path, form: Form) -> None:
-    found = site.read(inventory)
-    typer.echo(documents.rendered(found, form.value), nl=False)
+def _inventory(inventory: Path, form: str) -> None:
+    faults = tuple(_unknown(form))
+    try:
+        found = site.read(inventory)
+    except SpecError as error:
+        raise SpecError((*faults, *error.faults)) from error
+    if faults:
+        raise SpecError(faults)
+    common.say(documents.rendered(found, form), nl=False)
     # JSON holds them itself.
-    if form is not Form.JSON:
+    if form != Form.JSON:
         _needed(found.inventory.needs)
 
 
-def _choice(given: options.Given, form: Form) -> None:
-    if form not in _PAGES:
-        what, remedy = "units need hosts", "name an INVENTORY, or ask for shell, docker or json"
-        raise SpecError((Fault(where="--as", what=what, got=form.value, remedy=remedy),))
-    known = options.catalogue(given.catalog)
-    found = options.resolution(given, known, options.choice(given, known))
-    typer.echo(_PAGES[form](found), nl=False)
-    if form is not Form.JSON:
+def _choice(given: options.Given, form: str) -> None:
+    faults = tuple(_unknown(form) if form != Form.SYSTEMD else _without_hosts())
+    try:
+        known, choice = options.asked(given)
+        found = options.resolution(given, known, choice)
+    except SpecError as error:
+        raise SpecError((*faults, *error.faults)) from error
+    if faults:
+        raise SpecError(faults)
+    common.say(_page(found, Form(form)), nl=False)
+    if form != Form.JSON:
         _said(found)
+
+
+def _page(found: Resolution, form: Form) -> str:
+    """Return the commands in a form.
+
+    Raises:
+        SpecError: the form cannot carry a text of the choice unchanged.
+    """
+    try:
+        return _PAGES[form](found)
+    except UnsafeTextError as error:
+        why, _, remedy = str(error).rpartition("; ")
+        what, other = f"the page's form cannot carry this choice: {why}", "ask for json, which escapes it"
+        raise SpecError((Fault(where=f"--as {form}", what=what, remedy=f"{remedy}, or {other}"),)) from error
+
+
+def _unknown(form: str) -> Iterator[Fault]:
+    forms = [each.value for each in Form]
+    if form not in forms:
+        yield Fault(where="--as", what="no such form", got=form, remedy=names.closest(form, forms))
+
+
+def _without_hosts() -> Iterator[Fault]:
+    what, remedy = "units need hosts", "name an INVENTORY, or ask for shell, docker or json"
+    yield Fault(where="--as", what=what, got=Form.SYSTEMD.value, remedy=remedy)
 
 
 def _said(found: Resolution) -> None:
@@ -119,22 +158,34 @@ def _refuse_beside_batch(context: typer.Context, inventory: Path | None) -> None
 
 
 def _batch(file: str, given: options.Given) -> None:
-    known = options.catalogue(given.catalog)
+    known = options.catalogue(given.catalog, as_published=True)
     with _opened(file) as stream:
-        for answer in _watched(many.answers(known, many.lines(stream))):
-            # Each one at once: who asks line by line waits for it.
-            sys.stdout.write(f"{answer}\n")
-            sys.stdout.flush()
+        for answer in _watched(many.answers(known, _lines(file, stream))):
+            common.say(answer)
 
 
 def _opened(file: str) -> AbstractContextManager[BinaryIO]:
     if file == "-":
+        if sys.stdin is None:
+            what, remedy = "standard input is closed", "give one JSON object a line there, or name a file"
+            raise SpecError((Fault(where="--batch", what=what, got=file, remedy=remedy),))
         return nullcontext(sys.stdin.buffer)
     try:
         return Path(file).open("rb")
     except OSError as error:
-        what, remedy = f"the file cannot be read: {error.strerror}", "give a file of one JSON object a line"
-        raise SpecError((Fault(where="--batch", what=what, got=file, remedy=remedy),)) from error
+        raise _unreadable(file, error) from error
+
+
+def _lines(file: str, stream: BinaryIO) -> Iterator[bytes]:
+    try:
+        yield from many.lines(stream)
+    except OSError as error:
+        raise _unreadable(file, error) from error
+
+
+def _unreadable(file: str, error: OSError) -> SpecError:
+    what, remedy = f"the file cannot be read: {error.strerror}", "give a file of one JSON object a line"
+    return SpecError((Fault(where="--batch", what=what, got=file, remedy=remedy),))
 
 
 def _watched(answers: Iterable[str]) -> Iterator[str]:

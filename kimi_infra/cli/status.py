@@ -21,12 +21,12 @@ def status(inventory: common.Inventory, as_json: common.Json = False) -> None:
     with common.refusals():
         reports = ranks.read(site.read_ready(inventory))
     if as_json:
-        typer.echo(json.dumps([dataclasses.asdict(report) for report in reports], indent=2))
+        common.say(json.dumps([dataclasses.asdict(report) for report in reports], indent=2))
     else:
         for report in reports:
             state = report.trouble or _state(report.answer)
             line = f"{report.deployment} rank {report.rank} on {report.host}: {state}"
-            typer.echo(common.printable(line))
+            common.say(common.printable(line))
     raise typer.Exit(0 if all(report.answer.get("ready") is True for report in reports) else 1)
 
 

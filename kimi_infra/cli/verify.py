@@ -25,9 +25,9 @@ def verify(
     with common.refusals():
         report = checks.run(inventory, store=vault.secret_store(os.environ), junit=junit)
     if as_json:
-        typer.echo(report.json())
+        common.say(report.json())
     else:
         for failure in report.failures:
-            typer.echo(common.printable(f"FAILED {failure}"))
-        typer.echo(f"{len(report.passed)} checks passed, {len(report.failures)} failed")
+            common.say(common.printable(f"FAILED {failure}"))
+        common.say(f"{len(report.passed)} checks passed, {len(report.failures)} failed")
     raise typer.Exit(1 if report.failures else 0)

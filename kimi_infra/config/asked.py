@@ -74,7 +74,7 @@ def choice(draft: DeploymentDraft) -> Choice:
     """Return what an entry asks of its recipe; what could not be read is absent."""
     model = draft.model
     given = {name: value for name, value in (model.values or {}).items() if not _waits(value)}
-    tier = _per_rank(draft)
+    tier = tier_size(draft)
     return Choice(
         model=model.model,
         hardware=model.hardware,
@@ -86,7 +86,7 @@ def choice(draft: DeploymentDraft) -> Choice:
         feature_modes=model.feature_modes or {},
         preset=None if model.preset == BASELINE else model.preset,
         dcp=model.dcp,
-        kv_offload=KV_TIER if tier else None,
+        kv_offload=KV_TIER if tier or _open_tier(draft) else None,
         pools=_pool_choices(draft),
         advanced_args=tuple(model.advanced_args or ()),
         values={**given, KV_TIER_BYTES: str(tier)} if tier else given,
@@ -107,7 +107,14 @@ def _waits(given: object) -> bool:
     return isinstance(given, str) and fill_in(given) is not None
 
 
-def _per_rank(draft: DeploymentDraft) -> int | None:
-    """Return the bytes of a tier of a stated size, None where there is none."""
+def tier_size(draft: DeploymentDraft) -> int | None:
+    """Return the bytes of a tier of a stated size; None without a tier, or while its size is to be given."""
     asked = draft.model.offload
-    return asked.per_rank if asked and asked.policy == "fixed" else None
+    size = asked.per_rank if asked and asked.policy == "fixed" else None
+    return size if isinstance(size, int) else None
+
+
+def _open_tier(draft: DeploymentDraft) -> bool:
+    """Tell whether there is a tier whose size is still to be filled in."""
+    asked = draft.model.offload
+    return bool(asked and asked.policy == "fixed" and _waits(asked.per_rank))

@@ -23,6 +23,11 @@ _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 _GROUP = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
+def is_group(name: str) -> bool:
+    """Tell whether a name is that of a group; any other is a fault, and may be a path."""
+    return _GROUP.fullmatch(name) is not None
+
+
 @dataclass(slots=True, kw_only=True)
 class Group:
     """One group, collected from all the places that name it."""
@@ -142,7 +147,7 @@ def read(root: Place, found: Findings) -> HostsFile:
 
 
 def _group(name: str, place: Place, result: HostsFile, found: Findings) -> None:
-    if not _GROUP.fullmatch(name):
+    if not is_group(name):
         what = "not a group name that Ansible accepts"
         found.faults.append(
             place.fault(what, "use letters, digits and underscores, a letter first", got=False)

@@ -223,7 +223,7 @@ def _offload(draft: DeploymentDraft) -> Offload | None:
     if draft.at.under("offload").value is None:
         return None
     tier = draft.model.offload
-    return Offload(policy=tier.policy, reserve=tier.reserve, per_rank=tier.per_rank)
+    return Offload(policy=tier.policy, reserve=tier.reserve, per_rank=asked.tier_size(draft))
 
 
 def _in_ranks(pools: Iterable[Sequence[HostDraft]]) -> Iterator[Host]:

@@ -15,15 +15,17 @@ from kimi_infra.config.values import (
     Digest,
     Duration,
     EngineAddress,
-    EngineWord,
-    Given,
+    EngineWords,
+    GivenByName,
     HostKey,
     ImageName,
     KeyFile,
     Line,
+    LinesByName,
     Name,
     Nodes,
     OffloadPolicyWord,
+    OpenByteSize,
     Parallelism,
     ParallelSize,
     Rank,
@@ -114,7 +116,7 @@ class OffloadModel(BaseModel):
         " ``fixed`` takes ``per_rank``.",
     )
     reserve: ByteSize = Field(default=64 << 30, description="Memory of each host that the tier never takes.")
-    per_rank: ByteSize | None = Field(
+    per_rank: OpenByteSize | None = Field(
         default=None, description="Host memory that each accelerator pins; of policy ``fixed`` alone."
     )
 
@@ -161,7 +163,7 @@ class DeploymentModel(BaseModel):
     features: list[Line] | None = Field(
         default=None, description="Features in the order of their flags; the recipe's own list when absent."
     )
-    feature_modes: dict[str, Line] = Field(
+    feature_modes: LinesByName = Field(
         default_factory=dict, description="Mode of features that work in several ways, by feature."
     )
     preset: Line | None = Field(
@@ -174,11 +176,11 @@ class DeploymentModel(BaseModel):
         description="Decode context parallelism: ranks that share one KV cache; off when absent.",
     )
     pools: PoolsModel = Field(default_factory=PoolsModel, description="The pools of strategy ``pd_cluster``.")
-    values: dict[str, Given] = Field(
+    values: GivenByName = Field(
         default_factory=dict,
         description="What the recipe needs and nobody has published, by the names that the plan asks for.",
     )
-    advanced_args: list[EngineWord] = Field(
+    advanced_args: EngineWords = Field(
         default_factory=list,
         description="Further words for every engine's command, taken before the features'.",
     )

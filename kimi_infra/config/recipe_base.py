@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
-from pydantic_core import PydanticCustomError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo
+from pydantic_core import PydanticCustomError, PydanticKnownError
 
 from kimi_infra.domain.provenance import Origin
 
 T = TypeVar("T")
+
+AS_PUBLISHED = "as published"
+"""Context of a validation that takes sizes which are none, as the public page does."""
 
 
 class Model(BaseModel):
@@ -61,6 +64,18 @@ def _text(value: object) -> object:
     return value
 
 
+def _size(value: int, info: ValidationInfo) -> int:
+    if value <= 0 and info.context != AS_PUBLISHED:
+        raise PydanticKnownError("greater_than", {"gt": 0})
+    return value
+
+
+def _gigabytes(value: float, info: ValidationInfo) -> float:
+    if value < 0 and info.context != AS_PUBLISHED:
+        raise PydanticKnownError("greater_than_equal", {"ge": 0})
+    return int(value) if value.is_integer() else value
+
+
 def _one(value: object) -> object:
     return value if isinstance(value, list) else [value]
 
@@ -82,11 +97,21 @@ Env = Named[Text]
 
 Count = Annotated[int, Field(gt=0)]
 
-HardwareCounts = Annotated[
-    Named[Count],
-    either(int, lambda count: {"default": count}, dict, "a whole number, or a map of hardware to them"),
-]
+Size = Annotated[int, AfterValidator(_size)]
+"""A count; read as published also one that is not above 0, which decides nothing."""
+
+Gigabytes = Annotated[float, Field(allow_inf_nan=False), AfterValidator(_gigabytes)]
+"""Memory; a whole number stays one."""
+
+_EVERYWHERE = either(
+    int, lambda count: {"default": count}, dict, "a whole number, or a map of hardware to them"
+)
+
+HardwareCounts = Annotated[Named[Count], _EVERYWHERE]
 """A hardware map of numbers; a plain number holds everywhere."""
+
+HardwareSizes = Annotated[Named[Size], _EVERYWHERE]
+"""The same of sizes."""
 
 Vouchers = Named[Annotated[str, AfterValidator(vouched)]]
 """``x-provenance``: a dotted path in the file, or ``default``, to who vouches for it."""

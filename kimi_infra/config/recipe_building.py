@@ -11,6 +11,7 @@ from kimi_infra.config.origins import Origins
 from kimi_infra.domain import recipe as domain
 from kimi_infra.domain.provenance import Provenance
 
+_BRANDS = frozenset({"nvidia", "amd", "tpu", "intel"})
 _CACHE_MAPS = ("latent_bytes", "index_bytes", "formats")
 
 
@@ -25,6 +26,7 @@ def recipe(key: str, read: schema.Recipe) -> domain.Recipe:
         tasks=tuple(meta.tasks),
         minimum_version=model.min_vllm_version,
         images=_images(model.docker_image),
+        image_origins={place: known.of(place) for place in _image_places(read)},
         nightly=model.nightly_required,
         base=domain.Settings(
             args=known.words("model.base_args", model.base_args),
@@ -83,38 +85,49 @@ def refused(key: str, read: schema.OmniRecipe) -> domain.Recipe:
 
 
 def _images(read: schema.Images | None) -> dict[str, str]:
-    """Bring all spellings to brand -> image; of two CUDA builds the newer one is taken."""
+    """Bring all spellings to brand -> image; of two CUDA builds the newer one is taken.
+
+    Beside a brand, builds are nobody's.
+    """
     if read is None:
         return {}
-    builds = [build for build in (read.nvidia, read) if build is not None]
-    nvidia = next((image for build in builds if (image := build.cu130 or build.cu129)), None)
+    builds = read.nvidia if read.model_fields_set & _BRANDS else read
+    nvidia = (builds.cu130 or builds.cu129) if builds else None
     images = {"nvidia": nvidia, "amd": read.amd, "tpu": read.tpu, "intel": read.intel}
     return {brand: image for brand, image in images.items() if image is not None}
 
 
 def _feature(path: str, read: schema.Feature, known: Origins) -> domain.Feature:
+    modes = read.modes or {}
+    silent = read.modes == {}  # a feature of which no mode is left has no arguments either
+    args = () if silent else known.words(f"{path}.args", read.args)
     return domain.Feature(
-        args=known.words(f"{path}.args", read.args),
-        hardware_overrides=_replacements(path, read.hardware_overrides, known),
+        args=args,
+        hardware_overrides={} if silent else _replacements(path, read.hardware_overrides, args, known),
         strategies=tuple(read.strategies),
-        modes={name: _mode(f"{path}.modes.{name}", it, known) for name, it in read.modes.items()},
+        modes={name: _mode(f"{path}.modes.{name}", it, known) for name, it in modes.items()},
         default_mode=read.default_mode,
         companion=recipe_parts.companion(read.companion),
     )
 
 
 def _mode(path: str, read: schema.Mode, known: Origins) -> domain.Mode:
+    args = known.words(f"{path}.args", read.args)
     return domain.Mode(
-        args=known.words(f"{path}.args", read.args),
-        hardware_overrides=_replacements(path, read.hardware_overrides, known),
+        args=args,
+        hardware_overrides=_replacements(path, read.hardware_overrides, args, known),
         variants=tuple(read.variants),
         unsupported_hardware=frozenset(key for key, mark in read.hardware.items() if mark == "unsupported"),
     )
 
 
-def _replacements(path: str, read: Mapping[str, schema.ArgsBlock], known: Origins) -> dict[str, domain.Words]:
+def _replacements(
+    path: str, read: Mapping[str, schema.ArgsBlock], plain: domain.Words, known: Origins
+) -> dict[str, domain.Words]:
+    """Return the arguments of each block; one without any keeps the plain ones and hides other blocks."""
     return {
-        key: known.words(f"{path}.hardware_overrides.{key}.args", block.args) for key, block in read.items()
+        key: plain if block.args is None else known.words(f"{path}.hardware_overrides.{key}.args", block.args)
+        for key, block in read.items()
     }
 
 
@@ -203,6 +216,16 @@ def _layouts(read: ours.Layouts) -> Iterator[domain.Layout]:
             )
 
 
+def _image_places(read: schema.Recipe) -> Iterator[str]:
+    """Yield the dotted place of each image of a recipe, as :attr:`domain.Recipe.image_origins` has them."""
+    yield from (f"model.docker_image.{brand}" for brand in _images(read.model.docker_image))
+    for name, variant in read.variants.items():
+        yield from (f"variants.{name}.docker_image.{brand}" for brand in _images(variant.docker_image))
+        for key, block in variant.hardware_overrides.items():
+            if block.docker_image:
+                yield f"variants.{name}.hardware_overrides.{key}.docker_image"
+
+
 def _rule(read: ours.Rule) -> domain.Rule:
     return domain.Rule(
         when=domain.Terms(meets=read.when.meets),
@@ -227,6 +250,7 @@ def _preset(name: str, read: ours.Preset, known: Origins) -> domain.Preset:
         dcp=read.dcp,
         kv_offload=read.kv_offload,
         args=known.words(f"x-presets.{name}.args", read.args),
+        provenance=known.of(f"x-presets.{name}"),
     )
 
 

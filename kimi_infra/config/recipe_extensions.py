@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
@@ -57,6 +58,20 @@ Values = Annotated[
 ]
 
 
+_FLAG = r"--[a-z0-9]+(-[a-z0-9]+)*(\.[A-Za-z0-9_]+)*(=.+|>[0-9]+)?"
+_VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*=.*"
+_SETTING = re.compile(f"{_FLAG}|{_VARIABLE}")
+
+
+def _settings(words: list[str]) -> list[str]:
+    """Hold the words of ``flags`` to what can be found in a command."""
+    for word in words:
+        if not _SETTING.fullmatch(word):
+            what = "{word} is none of --flag, --flag=value, --flag.key=value, --flag.key>N and NAME=value"
+            raise PydanticCustomError("setting", what, {"word": word})
+    return words
+
+
 class Terms(Model):
     """One side of ``x-rules``."""
 
@@ -68,6 +83,7 @@ class Terms(Model):
     kv_offload: OneOrMore | None = None
     dcp: OneOrMore | None = None
     features: OneOrMore | None = None
+    flags: Annotated[OneOrMore, AfterValidator(_settings)] | None = None
 
     @property
     def meets(self) -> dict[str, tuple[str, ...]]:
@@ -105,6 +121,12 @@ class Reservation(Model):
 
     when: Terms
     note: str
+
+    @model_validator(mode="after")
+    def _before_compiling(self) -> Self:
+        if self.when.flags is not None:
+            raise PydanticCustomError("note", "a note does not depend on flags, a rule may")
+        return self
 
 
 Reservations = Annotated[list[Reservation], Field(default_factory=list)]

@@ -58,7 +58,7 @@ class Known:
             "hardware key": self.profiles
             and {*self.profiles, *generations, *(brand.lower() for brand in brands), "default"},
             "hardware or generation": {*self.profiles, *generations},
-            "strategy or hardware": self.strategies and {*self.strategies, *self.profiles, "*"},
+            "strategy or hardware": self.strategies and {*self.strategies, *self.profiles, *_MODES, "*"},
             "brand": brands,
             "generation": generations,
             "KV offload": offload,
@@ -68,6 +68,7 @@ class Known:
             "task": _TASKS,
             "mark": _BADGES,
             "grant": _GRANTS,
+            "mark of a mode": (*_GRANTS, *_BADGES[:1]),
         }
 
 
@@ -139,12 +140,12 @@ def _features(read: schema.Recipe) -> Iterator[_Use]:
         path = ("features", name)
         yield from _keys((*path, "hardware_overrides"), "hardware key", feature.hardware_overrides)
         yield from _listed((*path, "strategies"), "strategy", feature.strategies)
-        for mode_name, mode in feature.modes.items():
+        for mode_name, mode in (feature.modes or {}).items():
             below = (*path, "modes", mode_name)
             yield from _keys((*below, "hardware_overrides"), "hardware key", mode.hardware_overrides)
             yield from _listed((*below, "variants"), "variant", mode.variants)
             yield from _keys((*below, "hardware"), "hardware or generation", mode.hardware)
-            yield from _marks((*below, "hardware"), "grant", mode.hardware)
+            yield from _marks((*below, "hardware"), "mark of a mode", mode.hardware)
 
 
 def _variants(read: schema.Recipe) -> Iterator[_Use]:
@@ -231,6 +232,8 @@ def _terms(
     """Yield words of a rule that no choice can meet."""
     nouns = {"kv_offload": "KV offload", "dcp": "DCP size", "features": "feature"}
     for name, words in (terms.meets if terms else {}).items():
+        if name == "flags":  # of any engine there is
+            continue
         noun = nouns.get(name, name)
         known = {*vocabulary[noun], _NONE, *((domain.BASELINE,) if name == "preset" else ())}
         yield from _unknown(root, _listed((*path, name), noun, words), {noun: vocabulary[noun] and known})
@@ -250,7 +253,8 @@ def _formats(root: Place, read: schema.Recipe) -> Iterator[Fault]:
 def _unknown(root: Place, uses: Iterable[_Use], vocabulary: Mapping[str, Collection[str]]) -> Iterator[Fault]:
     for path, noun, name in uses:
         known = vocabulary[noun]
-        if known and name not in known:
+        # A catalogue may have no strategies or stores at all; a recipe's own features are all there are.
+        if name not in known and (known or noun == "feature"):
             yield domain.unknown_name(spot(root, path).where, noun, name, known)
 
 

@@ -65,9 +65,8 @@ def store(read: schema.KvStore) -> domain.KvStore:
         name=read.name,
         settings=_settings("vllm.", engine, known),
         pools={
-            pool: known.words(f"pd.{pool}.args", it.args)
-            for pool in domain.POOLS
-            if (it := getattr(read.pd, pool, None)) is not None
+            pool: known.words(f"pd.{pool}.args", it.args) if it else ()
+            for pool, it in ((pool, getattr(read.pd, pool)) for pool in (domain.POOLS if read.pd else ()))
         },
         default_instances=read.default_instances,
         router_policy=(read.router and read.router.policy) or _STORE_POLICY,

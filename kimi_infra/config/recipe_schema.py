@@ -14,10 +14,13 @@ from kimi_infra.config import recipe_extensions as ours
 from kimi_infra.config.recipe_base import (
     Count,
     Env,
+    Gigabytes,
     HardwareCounts,
+    HardwareSizes,
     Model,
     Named,
     PageText,
+    Size,
     Text,
     Vouchers,
     Words,
@@ -72,13 +75,13 @@ class Variant(Model):
     """``variants.<v>``."""
 
     precision: str
-    vram_minimum_gb: Annotated[int, Field(ge=0)] = 0
+    vram_minimum_gb: Gigabytes = 0
     model_id: str | None = None
     min_vllm_version: PageText = None
     docker_image: Image | None = None
     extra_args: Words
     extra_env: Env
-    tp: HardwareCounts
+    tp: HardwareSizes
     supported_hardware: Words
     precision_hardware: Constraint | None = None
     hardware_overrides: Named[VariantHardwareBlock]
@@ -89,9 +92,9 @@ class Variant(Model):
 
 
 class ArgsBlock(Model):
-    """A block of arguments that replaces others on its hardware."""
+    """A block of arguments that replaces others on its hardware; without any the others stay."""
 
-    args: Words
+    args: list[str] | None = None
 
 
 class Mode(Model):
@@ -110,7 +113,7 @@ class Companion(Model):
 
     label: str = ""
     description: PageText = None
-    command: str
+    command: Annotated[str, Field(min_length=1)]
 
 
 class Feature(Model):
@@ -119,7 +122,7 @@ class Feature(Model):
     args: Words
     hardware_overrides: Named[ArgsBlock]
     strategies: Words
-    modes: Named[Mode]
+    modes: dict[str, Mode] | None = None
     default_mode: str | None = None
     companion: Companion | None = None
     label: PageText = None
@@ -142,7 +145,7 @@ class RoleOverride(Model):
 class RouterPin(Model):
     """``strategy_overrides.pd_cluster.router``."""
 
-    intra_node_data_parallel_size: Count | None = None
+    intra_node_data_parallel_size: Size | None = None
 
 
 class StrategyOverride(Model):
@@ -153,7 +156,7 @@ class StrategyOverride(Model):
     env: Env
     extra_env: Env
     hardware_overrides: Named[HardwareBlock]
-    tp: HardwareCounts
+    tp: HardwareSizes
     prefill: RoleOverride | None = None
     decode: RoleOverride | None = None
     router: RouterPin | None = None
@@ -164,7 +167,7 @@ class StrategyOverride(Model):
 class ModelBlock(Model):
     """``model``."""
 
-    model_id: str
+    model_id: Annotated[str, Field(min_length=1)]
     min_vllm_version: Text | None = None
     nightly_required: bool = False
     docker_image: Image | None = None

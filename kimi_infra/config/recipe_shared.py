@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 from pydantic import Field
 
 from kimi_infra.config import recipe_extensions as ours
-from kimi_infra.config.recipe_base import Count, Env, Model, Named, OneOrMore, PageText, Text, Vouchers, Words
+from kimi_infra.config.recipe_base import (
+    Count,
+    Env,
+    Gigabytes,
+    Model,
+    Named,
+    OneOrMore,
+    PageText,
+    Text,
+    Vouchers,
+    Words,
+)
 from kimi_infra.config.recipe_schema import Companion
 
 
@@ -97,7 +108,7 @@ class HardwareProfile(Model):
     generation: OneOrMore
     """The first one counts."""
     gpu_count: Count
-    vram_gb: Annotated[int, Field(ge=0)] | None = None
+    vram_gb: Gigabytes | None = None
     display_name: Text = ""
     description: PageText = None
     multi_node: PageText = None

@@ -8,13 +8,20 @@ from __future__ import annotations
 import functools
 import pathlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Generic, TypeVar
 
 import pydantic
 
-from kimi_infra.config import recipe_building, recipe_files, recipe_names, recipe_parts, recipe_references
+from kimi_infra.config import (
+    recipe_building,
+    recipe_files,
+    recipe_names,
+    recipe_parts,
+    recipe_references,
+    recipe_vouching,
+)
 from kimi_infra.config import recipe_schema as schema
 from kimi_infra.config import recipe_shared as shared
 from kimi_infra.config.recipe_files import Warn
@@ -32,9 +39,18 @@ _SHIPPED = pathlib.Path(__file__).parents[1] / "recipes"
 def load_catalogue() -> Catalogue:
     """Return the catalogue that is shipped with the package.
 
-    Each recipe is read at its first lookup; that all of them are sound is for tests.
+    Each recipe is read and judged at its first lookup.
     """
-    return _Reading(root=_SHIPPED, names=False).lazy()
+    return judged_catalogue(_SHIPPED)
+
+
+def judged_catalogue(root: pathlib.Path) -> Catalogue:
+    """Open a catalogue in the public layout; each recipe is read and judged at its first lookup.
+
+    Raises:
+        SpecError: every fault of the files that recipes share; a lookup raises every fault of its recipe.
+    """
+    return _Reading(root=root).lazy()
 
 
 def read_catalogue(root: pathlib.Path) -> Catalogue:
@@ -51,10 +67,12 @@ def open_catalogue(root: pathlib.Path, warn: Warn) -> Catalogue:
 
     Args:
         root: the folder.
-        warn: takes, once each, what the page ignores: unknown keys and names of what is not there.
+        warn: takes, once each, what the page ignores or makes something of: unknown keys, values of
+            wrong types, names of what is not there.
 
     Raises:
-        SpecError: every fault of what recipes share. One with a wrong type raises at its lookup.
+        SpecError: every file that recipes share of which nothing can be used. A recipe of which nothing
+            can be used, for example because it is not YAML, raises at its lookup.
     """
     return _Reading(root=root, warn=warn).lazy()
 
@@ -128,6 +146,13 @@ class _Shared:
         for store in filter(None, self.stores.values()):
             yield from recipe_references.faults(store.root, declared)
 
+    @property
+    def roots(self) -> Iterator[Place]:
+        """All files that were read."""
+        if self.taxonomy:
+            yield self.taxonomy.root
+        yield from (it.root for it in (*self.strategies.values(), *self.stores.values()) if it)
+
     def catalogue(self, recipes: Mapping[str, Recipe]) -> Catalogue:
         """Return the catalogue of these recipes."""
         taxonomy = (
@@ -154,8 +179,8 @@ class _Reading:
     root: pathlib.Path
     warn: Warn | None = None
     """Takes what the public page ignores; without it that is a fault too."""
-    names: bool = True
-    """Whether names of what is not there are looked for."""
+    _told: set[str] = field(default_factory=set)
+    """Places of which :attr:`warn` has heard."""
 
     def whole(self) -> Catalogue:
         """Return the catalogue with all of its recipes."""
@@ -190,6 +215,7 @@ class _Reading:
         )
         known = common.known()
         self._judged(common.faults(known), faults)
+        self._vouched(common.roots, faults, before=0)
         files = recipe_files.listed(self.root / "models")
         if not files:
             remedy = "give a folder with models/, strategies/ and taxonomy.yaml"
@@ -201,32 +227,44 @@ class _Reading:
         return {stem: self._file(model, f"{name}/{stem}", faults) for stem in files}
 
     def _file(self, model: type[M], name: str, faults: list[Fault]) -> _File[M] | None:
-        document = recipe_files.opened(self.root / f"{name}.yaml", f"{name}.yaml", faults)
-        content = document and document.read(model, faults, self.warn)
+        warn = self.warn and self._tell
+        document = recipe_files.opened(self.root / f"{name}.yaml", f"{name}.yaml", faults, warn)
+        content = document and document.read(model, faults, warn)
         return _File(root=document.root, content=content) if document and content else None
 
     def _recipe(self, key: str, file: pathlib.Path, known: Known, faults: list[Fault]) -> Recipe | None:
-        document = recipe_files.opened(file, f"models/{key}.yaml", faults)
+        warn, before = self.warn and self._tell, len(faults)
+        document = recipe_files.opened(file, f"models/{key}.yaml", faults, warn)
         if document is None:
             return None
         if _omni(document.root.plain):
-            omni = document.read(schema.OmniRecipe, faults, self.warn)
+            omni = document.read(schema.OmniRecipe, faults, warn)
             return None if omni is None else recipe_building.refused(key, omni)
-        read = document.read(schema.Recipe, faults, self.warn)
+        read = document.read(schema.Recipe, faults, warn)
         if read is None:
             return None
         names = recipe_names.of_recipe(document.root, read, known)
-        self._judged(chain(names, recipe_references.faults(document.root, read.values)), faults)
+        references = recipe_references.faults(document.root, read.values)
+        self._judged(chain(names, references), faults)
+        self._vouched((document.root,), faults, before=before)
         return recipe_building.recipe(key, read)
 
     def _judged(self, found: Iterable[Fault], faults: list[Fault]) -> None:
         """Say what is named and not there, unless something else is wrong with the same place."""
-        if not self.names:
-            return
-        said = {fault.where for fault in faults}
+        said = self._told | {fault.where for fault in faults}
         for fault in found:
             if fault.where not in said:
                 (self.warn or faults.append)(fault)
+
+    def _vouched(self, roots: Iterable[Place], faults: list[Fault], *, before: int) -> None:
+        """Hold origins to what is there, once nothing else is wrong with it; the page knows of none."""
+        if self.warn is None and len(faults) == before:
+            faults.extend(chain.from_iterable(map(recipe_vouching.faults, roots)))
+
+    def _tell(self, fault: Fault) -> None:
+        self._told.add(fault.where)
+        if self.warn:
+            self.warn(fault)
 
 
 def _omni(plain: Any) -> bool:

@@ -58,7 +58,21 @@ _PLANNED = {
     "--shutdown-timeout": "remove it: it follows from the plan's deadlines",
 }
 """Flags that follow from other keys: a second one would win or lose by its place alone."""
-_SECRET = {"--api-key": "write api.key", "--hf-token": "write hub_token"}
+_SECRET = {
+    "--api-key": "write api.key",
+    "--hf-token": "write hub_token",
+    "--ssl-keyfile-password": "name a key file that needs none and that root alone can read",
+}
+"""Flags whose value is a secret; the last is of uvicorn, which serves vLLM's API."""
+_ABBREVIATED = len("--") + 4
+"""From here on a beginning can be one flag's alone, for which vLLM's parser takes it (``--hf-t``)."""
+_NOT_SECRET = frozenset({"--ssl-keyfile"})
+"""Whole names, though a secret flag's begins with them."""
+_REFERENCE = "<value:"
+"""How a recipe's own words refer to a value."""
+_SENSE = 10**18
+"""Numbers from here on count nothing that there is, and Python refuses to write the longest of them."""
+_NAME_MOST = 40
 _THIS_NETWORK = ipaddress.ip_network("0.0.0.0/8")
 _HOST_KEY_TYPES = frozenset(
     {
@@ -246,14 +260,22 @@ def _tcp_port(value: int) -> int:
 
 
 def _rank(value: int) -> int:
+    remedy = "number the hosts of the group from 0 (the head) on"
     if value < 0:
-        raise refused("a rank is below zero", "number the hosts of the group from 0 (the head) on")
-    return value
+        raise refused("a rank is below zero", remedy)
+    return _in_sense(value, remedy)
 
 
 def _nodes(value: int) -> int:
+    remedy = "write the number of hosts in the group"
     if value < 1:
-        raise refused("a deployment has one node or more", "write the number of hosts in the group")
+        raise refused("a deployment has one node or more", remedy)
+    return _in_sense(value, remedy)
+
+
+def _in_sense(value: int, remedy: str) -> int:
+    if abs(value) >= _SENSE:
+        raise refused("a number beyond all sense", remedy)
     return value
 
 
@@ -271,6 +293,10 @@ def _quantity(value: object, *, noun: str, units: dict[str, int], example: str) 
 
 def _byte_size(value: object) -> int:
     return _quantity(value, noun="size", units=_BYTES, example="64 GiB")
+
+
+def _open_byte_size(value: object) -> int | str:
+    return value if isinstance(value, str) and fill_in(value) else _byte_size(value)
 
 
 def _duration(value: object) -> int:
@@ -291,32 +317,80 @@ def _one_of(*words: str) -> Callable[[str], str]:
 
 def _engine_word(value: str) -> str:
     """Refuse flags that the plan writes itself, and secrets that a command line would show."""
-    flag = _line(value).partition("=")[0]
+    # First of all, for what is said of any other fault shows the word.
+    _no_secret(value)
+    flag = _flag(_line(value))
     if flag in _PLANNED:
         raise refused(f"the plan writes {flag} itself", _PLANNED[flag])
-    if flag in _SECRET:
-        raise refused(f"{flag} would show a secret in every list of processes", _SECRET[flag], secret=True)
     return value
 
 
+def _engine_words(value: object) -> object:
+    """Keep what stands behind a secret flag out of what is said of other faults."""
+    if not isinstance(value, list):
+        _no_secret(value)
+        return value
+    before = [None, *value]
+    return ["hidden" if _secret_flag(flag) else word for flag, word in zip(before, value, strict=False)]
+
+
+def _no_secret(value: object) -> None:
+    """Refuse a text in which a flag carries a secret, however it is spelled."""
+    for word in value.split() if isinstance(value, str) else ():
+        whole = _secret_flag(word)
+        if whole:
+            flag = _flag(word)
+            short = "" if flag == whole else f" is short for {whole}, which"
+            what = f"{flag}{short} would show a secret in every list of processes"
+            raise refused(what, _SECRET[whole], secret=True)
+
+
+def _secret_flag(word: object) -> str | None:
+    """Return the whole name of the secret flag that a word is, or begins as vLLM's parser allows it to."""
+    flag = _flag(word) if isinstance(word, str) else ""
+    if len(flag) < _ABBREVIATED or flag in _NOT_SECRET:
+        return None
+    return next((name for name in _SECRET if name.startswith(flag)), None)
+
+
+def _flag(word: str) -> str:
+    """Return a flag as vLLM's parser reads it: without value and key, underscores as dashes."""
+    name = word.strip().partition("=")[0].partition(".")[0]
+    return name.replace("_", "-") if name.startswith("--") else name
+
+
 def _parallel_size(value: int) -> int:
+    remedy = "write the number of ranks that share the cache, or remove the key"
     if value < 1:
-        raise refused("a size below one", "write the number of ranks that share the cache, or remove the key")
+        raise refused("a size below one", remedy)
+    return _in_sense(value, remedy)
+
+
+def _named(value: object) -> object:
+    """Refuse names that no message and no command can carry."""
+    for name in value if isinstance(value, dict) else ():
+        if not isinstance(name, str) or not name.isprintable() or _REFERENCE in name:
+            what = f"{ascii(name)[:_NAME_MOST]} is no name"
+            raise refused(what, "write a name as the recipe has it: letters, digits and underscores")
     return value
 
 
 def _given(value: object) -> str | tuple[str, ...]:
+    for word in value if isinstance(value, list) else [value]:
+        _no_secret(word)
     if isinstance(value, list):
         return tuple(map(_given_word, value))
     return value if isinstance(value, str) and fill_in(value) else _given_word(value)
 
 
 def _given_word(value: object) -> str:
+    remedy = "write one text, a whole number or [one word, the next]"
     if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
+        return str(_in_sense(value, remedy))
     if not isinstance(value, str):
-        remedy = "write one text, a whole number or [one word, the next]"
         raise refused("neither text nor a whole number nor a list of them", remedy)
+    if _REFERENCE in value:
+        raise refused(f"{_REFERENCE}...> refers to a value, and this is one", "write the value itself")
     return _line(value)
 
 
@@ -391,6 +465,9 @@ TcpPort = Annotated[int, AfterValidator(_tcp_port), Shape("port, 1 to 65535")]
 Rank = Annotated[int, AfterValidator(_rank), Shape("number from 0")]
 Nodes = Annotated[int, AfterValidator(_nodes), Shape("number from 1")]
 ByteSize = Annotated[int, PlainValidator(_byte_size), Shape("size with unit: KiB, MiB, GiB, TiB")]
+OpenByteSize = Annotated[
+    int | str, PlainValidator(_open_byte_size), Shape("size with unit: KiB, MiB, GiB, TiB, fill-in")
+]
 Duration = Annotated[
     int, PlainValidator(_duration), Shape(f"duration with unit: s, min, h; {_LONGEST} h at most")
 ]
@@ -399,10 +476,13 @@ Secret = Annotated[
 ]
 CertificateFile = Annotated[str, PlainValidator(_ca_file), Shape("{file: PATH}")]
 EngineWord = Annotated[str, AfterValidator(_engine_word), Shape("word of a command")]
+EngineWords = Annotated[list[EngineWord], BeforeValidator(_engine_words)]
 ParallelSize = Annotated[int, AfterValidator(_parallel_size), Shape("number from 1")]
 Given = Annotated[
     str | tuple[str, ...], PlainValidator(_given), Shape("text, whole number or list of words, fill-in")
 ]
+GivenByName = Annotated[dict[str, Given], BeforeValidator(_named)]
+LinesByName = Annotated[dict[str, Line], BeforeValidator(_named)]
 Parallelism = Annotated[str, AfterValidator(_one_of("tp", "tep", "dep")), Shape("tp, tep or dep")]
 Consent = Annotated[str, AfterValidator(_one_of("restart", "reboot")), Shape("restart or reboot")]
 OffloadPolicyWord = Annotated[

@@ -6,11 +6,11 @@ Source of the file names: ansible 2.19, parsing/dataloader.py (``find_vars_files
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from kimi_infra.config import variables, yamlfile
-from kimi_infra.config.hosts import ROOT, HostsFile
+from kimi_infra.config.hosts import ROOT, HostsFile, is_group
 from kimi_infra.config.models import HostModel
 from kimi_infra.config.yamlfile import Place
 from kimi_infra.errors import Fault
@@ -20,20 +20,30 @@ _SUFFIXES = (".yml", ".yaml", ".json")
 
 def faults(inventory: Path, groups: HostsFile) -> Iterator[Fault]:
     """Find what Ansible would read from these folders and the plan from hosts.yml."""
-    for folder, owners in (
-        ("group_vars", (ROOT, "ungrouped", *groups.groups)),
-        ("host_vars", tuple(groups.places)),
-    ):
-        for file in _files(inventory / folder, dict.fromkeys(owners)):
-            yield from _file(file, str(file.relative_to(inventory)))
+    # Other names are faults of hosts.yml already, and one such as / or .. leads out of the inventory.
+    named = (name for name in groups.groups if is_group(name))
+    for folder, owners in (("group_vars", (ROOT, "ungrouped", *named)), ("host_vars", groups.places)):
+        for owner in dict.fromkeys(owners):
+            yield from _owner(inventory, Path(folder) / owner)
 
 
-def _files(folder: Path, owners: Iterable[str]) -> Iterator[Path]:
-    for owner in owners:
-        candidates = (folder / f"{owner}{suffix}" for suffix in ("", *_SUFFIXES))
-        found = next((path for path in candidates if path.exists()), None)
-        if found is not None:
-            yield from _below(found) if found.is_dir() else (found,)
+def _owner(inventory: Path, place: Path) -> Iterator[Fault]:
+    try:
+        files = tuple(_files(inventory / place))
+    except OSError:
+        yield Fault(
+            where=str(place), what="it cannot be looked for", remedy="make it readable, or use a shorter name"
+        )
+        return
+    for file in files:
+        yield from _file(file, str(file.relative_to(inventory)))
+
+
+def _files(base: Path) -> Iterator[Path]:
+    candidates = (base.with_name(f"{base.name}{suffix}") for suffix in ("", *_SUFFIXES))
+    found = next((path for path in candidates if path.exists()), None)
+    if found is not None:
+        yield from _below(found) if found.is_dir() else (found,)
 
 
 def _below(folder: Path) -> Iterator[Path]:

@@ -109,14 +109,24 @@ def read(path: pathlib.Path, faults: list[Fault]) -> Place | None:
     return parse(text, path.name, faults)
 
 
-def parse(text: str, file: str, faults: list[Fault]) -> Place | None:
-    """Return the root of a text, None when nothing of it can be understood."""
+def parse(
+    text: str, file: str, faults: list[Fault], odd_key: Callable[[Fault], None] | None = None
+) -> Place | None:
+    """Return the root of a text, None when nothing of it can be understood.
+
+    Args:
+        text: the file.
+        file: its name, for messages.
+        faults: takes every fault.
+        odd_key: takes what is wrong with keys that are no text; they are then read as they are written.
+            Without it each is a fault.
+    """
     try:
         node = _composed(text)
         if node is None:
             faults.append(Fault(where=file, what=EMPTY, remedy="write what it should hold"))
             return None
-        return _Builder(file, faults).build(node, ())
+        return _Builder(file, faults, odd_key).build(node, ())
     except yaml.YAMLError as error:
         faults.append(_syntax_fault(error, file))
     except RecursionError:
@@ -145,8 +155,8 @@ class _UnknownTagError(Exception):
 class _Builder:
     """Places out of PyYAML's nodes."""
 
-    def __init__(self, file: str, faults: list[Fault]) -> None:
-        self.file, self.faults = file, faults
+    def __init__(self, file: str, faults: list[Fault], odd_key: Callable[[Fault], None] | None) -> None:
+        self.file, self.faults, self.odd_key = file, faults, odd_key
         self.constructor = SafeConstructor()
         self.open: set[int] = set()
         self.count = 0
@@ -196,8 +206,11 @@ class _Builder:
                 continue
             if not isinstance(key_node, yaml.ScalarNode) or key_node.tag != f"{_TAG}str":
                 what = f"the key in line {line} is not text"
-                self.faults.append(place.fault(what, "write the key in quotes", got=False))
-                continue
+                scalar = isinstance(key_node, yaml.ScalarNode)
+                told = self.odd_key if scalar and self.odd_key else self.faults.append
+                told(place.fault(what, "write the key in quotes", got=False))
+                if told == self.faults.append:
+                    continue
             key = key_node.value
             child = self.build(value_node, (*path, key))
             if key in own:

@@ -15,7 +15,7 @@ from kimi_infra.config import choices
 from kimi_infra.domain.launch import Resolution
 from kimi_infra.domain.recipe import Catalogue
 from kimi_infra.errors import Fault, KimiInfraError, SpecError
-from kimi_infra.planning import defaults, resolve
+from kimi_infra.planning import defaults, partial, resolve
 from kimi_infra.rendering import resolution_json
 
 LINE_MAX = 1 << 20
@@ -43,7 +43,10 @@ def answer(catalogue: Catalogue, line: bytes) -> dict[str, object]:
     """Return the commands of one choice, or what is wrong with it under ``error``."""
     try:
         written = choices.read(_text(line))
-        choice = defaults.filled(catalogue, written.choice, written.absent)
+        given = partial.Given(
+            choice=written.choice, absent=written.absent, faults=written.faults, unread=written.unread
+        )
+        choice = partial.completed(catalogue, given, defaults.filled)
         return _found(resolve.as_published(catalogue, choice))
     except SpecError as error:
         return {"error": _told(error.faults)}

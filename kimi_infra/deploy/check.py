@@ -10,7 +10,8 @@ from pathlib import Path
 
 from kimi_infra.config import inventory as files
 from kimi_infra.config.asked import Asked
-from kimi_infra.domain.inventory import KV_TIER_BYTES, Inventory
+from kimi_infra.domain import fill_in
+from kimi_infra.domain.inventory import KV_TIER_BYTES, ImageChoice, Inventory
 from kimi_infra.domain.launch import Resolution
 from kimi_infra.domain.recipe import Catalogue, unknown_name
 from kimi_infra.errors import Fault, Need, SpecError
@@ -37,24 +38,38 @@ def check(path: Path, catalogue: Catalogue) -> Inventory:
     faults = (*reading.faults, *refusals, *_shared_gpus(catalogue, reading.asked))
     if reading.inventory is None or faults:
         raise SpecError(faults)
-    needs = (need for each in compiled for need in each.needs)
+    told = {need.where for need in reading.inventory.needs}
+    needs = (need for each in compiled for need in each.needs if need.where not in told)
     return dataclasses.replace(reading.inventory, needs=(*reading.inventory.needs, *needs))
 
 
 def needs_of(resolution: Resolution) -> tuple[Need, ...]:
     """Return what commands wait for, by its place in an entry of deployment.yml.
 
-    The image is left out: the operator's own ``image.name`` decides.
+    The image is left out: the operator's own ``image.name`` decides, see :func:`image_needs`.
     """
-    images = [launch.image or "" for launch in resolution.launches]
     words = [word for launch in resolution.launches for word in launch.args]
     variables = [entry.value for launch in resolution.launches for entry in launch.env]
 
     def of_the_image_alone(need: Need) -> bool:
-        in_image = any(need.what in image for image in images)
-        return in_image and not any(need.what in text for text in (*words, *variables))
+        return _in_image(need, resolution) and not any(need.what in text for text in (*words, *variables))
 
     return tuple(_told(need) for need in resolution.needs if not of_the_image_alone(need))
+
+
+def image_needs(resolution: Resolution, image: ImageChoice) -> tuple[Need, ...]:
+    """Return what nobody has published of the image, while the operator has not named one either."""
+    if not fill_in.is_open(image.name):
+        return ()
+    return tuple(
+        dataclasses.replace(need, where="image.name")
+        for need in resolution.needs
+        if _in_image(need, resolution)
+    )
+
+
+def _in_image(need: Need, resolution: Resolution) -> bool:
+    return any(need.what in (launch.image or "") for launch in resolution.launches)
 
 
 def _told(need: Need) -> Need:

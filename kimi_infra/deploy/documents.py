@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -10,7 +11,7 @@ from fractions import Fraction
 
 from kimi_infra import hostside
 from kimi_infra.deploy import layout, site
-from kimi_infra.domain import paths
+from kimi_infra.domain import fill_in, paths
 from kimi_infra.domain.capacity import Capacity
 from kimi_infra.domain.inventory import SecretRef
 from kimi_infra.domain.plan import DeploymentPlan
@@ -31,6 +32,8 @@ def plan_json(plans: Sequence[DeploymentPlan], needs: Sequence[Need]) -> str:
 def rendered(found: site.Site, form: str) -> str:
     """Return an inventory's commands as ``shell``, ``docker``, ``systemd`` or ``json``.
 
+    The page's two forms are those of the choice with the operator's image; the shell form holds none, and
+    names it in front where it is not the recipe's.
     Several deployments follow each other, each under its name.
     """
     plans = site.offline(found)
@@ -47,7 +50,13 @@ def _rendered(found: site.Site, plan: DeploymentPlan, form: str) -> str:
     if form == "systemd":
         return "\n".join(_files(plan))
     resolution = resolve.resolve(found.catalogue, plan.deployment.choice)
-    return shell.resolution(resolution) if form == "shell" else docker_page.resolution(resolution)
+    image = fill_in.image(plan.deployment.image)
+    if form == "shell":
+        other = any(launch.image != image for launch in resolution.launches)
+        told = f"# In image {shell.quote(image)}\n" if other else ""
+        return told + shell.resolution(resolution)
+    launches = tuple(dataclasses.replace(launch, image=image) for launch in resolution.launches)
+    return docker_page.resolution(dataclasses.replace(resolution, launches=launches))
 
 
 def _files(plan: DeploymentPlan) -> Iterator[str]:

@@ -8,20 +8,25 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from kimi_infra.domain import fill_in
 from kimi_infra.domain.inventory import Choice, PoolChoice
 from kimi_infra.domain.launch import EnvEntry, Flag, Resolution
 from kimi_infra.domain.plan import DeploymentPlan
-from kimi_infra.domain.recipe import Catalogue, DeployType, Recipe, Variant
+from kimi_infra.domain.provenance import Origin, Provenance
+from kimi_infra.domain.recipe import Catalogue, DeployType, Recipe, Variant, Word
 from kimi_infra.errors import SpecError
-from kimi_infra.planning import defaults, images, resolve
+from kimi_infra.planning import defaults, images, merge, resolve
 from kimi_infra.rendering import shell
 from kimi_infra.rendering.explain_text import Explanation, Use
 
 _IMAGE = frozenset({"image", "docker-image"})
 """Words for whatever image it is."""
+_ROUTER = "router"
+_SECRETS = {"VLLM_API_KEY": "api.key", "HF_TOKEN": "hub_token"}
+"""Variables that hold a secret, and the key of deployment.yml that brings each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +38,8 @@ class Node:
     env: tuple[EnvEntry, ...]
     image: str | None
     image_from: str
+    image_name: str | None = None
+    """Name and tag, where :attr:`image` is what a host runs instead."""
     replaced_flags: tuple[Flag, ...] = ()
     replaced_env: tuple[EnvEntry, ...] = ()
 
@@ -40,7 +47,7 @@ class Node:
 def of_choice(catalogue: Catalogue, choice: Choice, found: Resolution) -> tuple[Node, ...]:
     """Return the nodes of a choice, as the page shows them."""
     place = _image_place(catalogue, choice)
-    return tuple(
+    nodes = (
         Node(
             label=shell.heading(launch).lower(),
             flags=launch.flags,
@@ -52,22 +59,39 @@ def of_choice(catalogue: Catalogue, choice: Choice, found: Resolution) -> tuple[
         )
         for launch in found.launches
     )
+    return (*nodes, *_router(found.router))
 
 
 def of_plan(plan: DeploymentPlan, nodes: Iterable[Node]) -> tuple[Node, ...]:
     """Return the nodes of a deployment as its hosts run them; ``nodes`` are those of its choice."""
     name = plan.deployment.name
-    return tuple(
+    engines = (node for node in nodes if node.label != _ROUTER)
+    found = (
         dataclasses.replace(
             node,
             label=f"{rank.host.name} ({name}, {node.label})",
             flags=rank.flags,
-            env=rank.env,
-            image=plan.deployment.image.name,
+            env=(*rank.env, *map(_secret, rank.secret_names)),
+            image=fill_in.image(plan.deployment.image),
+            image_name=plan.deployment.image.name,
             image_from=f"operator: deployment.yml, image of {name}",
         )
-        for rank, node in zip(plan.ranks, nodes, strict=True)
+        for rank, node in zip(plan.ranks, engines, strict=True)
     )
+    return (*found, *_router(plan.router.command if plan.router else None))
+
+
+def _router(argv: Sequence[str] | None) -> Iterator[Node]:
+    """Yield the router's command as a node of its own."""
+    origin = Provenance(origin=Origin.DERIVED, source="router of the pools, from their nodes and modes")
+    flags = merge.grouped([Word(text=text, provenance=origin) for text in (argv or ())[1:]])
+    if argv:
+        yield Node(label=_ROUTER, flags=tuple(flags), env=(), image=None, image_from="")
+
+
+def _secret(name: str) -> EnvEntry:
+    source = f"deployment.yml {_SECRETS.get(name, name)}, in a file that root alone can read"
+    return EnvEntry(name=name, value="<secret>", provenance=Provenance(origin=Origin.OPERATOR, source=source))
 
 
 def explain(catalogue: Catalogue, choice: Choice, nodes: Iterable[Node], word: str) -> Explanation:
@@ -76,7 +100,8 @@ def explain(catalogue: Catalogue, choice: Choice, nodes: Iterable[Node], word: s
     if uses:
         return Explanation(word=word, uses=uses)
     refused = _refusal(catalogue, choice) is not None
-    bringers, seen = [], set[str]()
+    bringers = [f"{key} in deployment.yml" for name, key in _SECRETS.items() if _plain(name) == _plain(word)]
+    seen = set[str]()
     for label, other in _others(catalogue, choice):
         found = of_choice(catalogue, other, resolve.as_published(catalogue, other))
         seen |= {name for node in found for name in _names(node)}
@@ -109,7 +134,7 @@ def _uses(node: Node, word: str) -> Iterator[Use]:
                 provenance=str(entry.provenance),
                 replaced=tuple(replaced),
             )
-    if node.image is not None and (word == node.image or asked in _IMAGE):
+    if node.image is not None and (word in {node.image, node.image_name} or asked in _IMAGE):
         yield Use(node=node.label, text=node.image, provenance=node.image_from)
 
 
@@ -146,18 +171,18 @@ def _refusal(catalogue: Catalogue, choice: Choice) -> str | None:
 
 
 def _image_place(catalogue: Catalogue, choice: Choice) -> str:
-    """Say which rule gives the image."""
+    """Say which rule gives the image, and who vouches for it."""
     recipe = catalogue.recipe(choice.model)
     name = choice.variant if choice.variant in recipe.variants else "default"
     variant, profile = recipe.variants.get(name) or Variant(), catalogue.profiles.get(choice.hardware)
     override = variant.hardware_overrides.get(choice.hardware)
     if override and override.image:
-        return f"{recipe.key}: variants.{name}.hardware_overrides.{choice.hardware}.docker_image"
+        return str(recipe.image_origins[f"variants.{name}.hardware_overrides.{choice.hardware}.docker_image"])
     key = images.brand_key(profile) if profile else None
     if key in variant.images:
-        return f"{recipe.key}: variants.{name}.docker_image.{key}"
+        return str(recipe.image_origins[f"variants.{name}.docker_image.{key}"])
     if key in recipe.images:
-        return f"{recipe.key}: model.docker_image.{key}"
+        return str(recipe.image_origins[f"model.docker_image.{key}"])
     return f"the public rules' default for {key}"
 
 

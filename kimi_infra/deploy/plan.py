@@ -104,7 +104,8 @@ def require_facts(inventory: Inventory, facts: host.Facts) -> None:
 def _plan(deployment: Deployment, catalogue: Catalogue, facts: host.Facts) -> DeploymentPlan:
     profile = catalogue.hardware(deployment.choice.hardware)
     resolution = resolve.resolve(catalogue, deployment.choice)
-    compiled = dataclasses.replace(resolution, needs=check.needs_of(resolution))
+    needs = (*check.needs_of(resolution), *check.image_needs(resolution, deployment.image))
+    compiled = dataclasses.replace(resolution, needs=needs)
     planned = host.plan(deployment, profile, compiled, facts)
     try:
         held = _capacity(deployment, catalogue, compiled)

@@ -18,7 +18,7 @@ class HardwareProfile:
     """Key of generation-wide overrides in recipes, for example ``blackwell``."""
     gpus_per_node: int
     """Accelerators (ranks of a node's engine) in one node; the CPU build counts one."""
-    vram_gb: int | None = None
+    vram_gb: float | None = None
     """GB of accelerator memory of the whole node, None where nobody has published it."""
     devices: tuple[str, ...] = ()
     """What the engine's container is given: CDI names or device nodes."""

@@ -120,6 +120,8 @@ class Resolution:
     companions: tuple[Companion, ...] = ()
     needs: tuple[Need, ...] = ()
     """Values that stand as placeholders in the commands; a need's place is the value's name."""
+    used: frozenset[str] = frozenset()
+    """Names of the values that the commands asked for, whether given or not."""
     notes: tuple[str, ...] = ()
     """What the publisher says against this choice without ruling it out."""
     warnings: tuple[Fault, ...] = ()

@@ -113,7 +113,7 @@ class Variant:
     """One checkpoint of a model."""
 
     precision: str = ""
-    vram_minimum_gb: int = 0
+    vram_minimum_gb: float = 0
     """GB that the weights and a usable cache need; 0 fits everywhere."""
     model_id: str | None = None
     """Replaces the recipe's."""
@@ -227,7 +227,9 @@ class Terms:
     meets: Mapping[str, tuple[str, ...]]
     """Dimension -> words. ``hardware``, ``brand``, ``strategy``, ``variant``, ``preset``, ``kv_offload``
     and ``dcp`` are met by one of the words, ``features`` by one that is switched on.
-    The word ``none`` is met by what is not chosen."""
+    The word ``none`` is met by what is not chosen.
+    ``flags`` is judged on a compiled command, whose spelling does not matter: ``--flag``, ``--flag=value``,
+    ``--flag.key=value`` or ``--flag.key>N`` of a key inside a JSON value, ``NAME=value`` of a variable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,6 +267,8 @@ class Preset:
     dcp: int | None
     kv_offload: str | None
     args: Words
+    provenance: Provenance
+    """Who vouches for what it adds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -322,6 +326,8 @@ class Recipe:
     """Of vLLM, as the page's text names it."""
     images: Mapping[str, str] = field(default_factory=dict)
     """Brand key (``nvidia``, ``amd``, ``intel``, ``tpu``) -> image with its tag."""
+    image_origins: Mapping[str, Provenance] = field(default_factory=dict)
+    """Dotted place of each image in the file -> who vouches for it."""
     nightly: bool = False
     """No release serves the model yet: images without a pin take the nightly tag."""
     base: Settings = Settings()

@@ -1,7 +1,7 @@
 """One table of deadlines, each outside the one before it.
 
-The seed's 3600 s for the engine is a floor on real hardware, whether the recipe sets it there or not,
-and the operator may only lengthen it.
+The seed prints 3600 s for NVIDIA. Here they are a floor on all real hardware, which is our step and not
+the seed's; the operator may only lengthen it.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ def longer_by(deadlines: Budget, timeouts: Timeouts) -> Provenance:
     """Return who vouches for an engine's deadline that is not the recipe's."""
     if timeouts.engine_ready == deadlines.engine_ready:
         return Provenance(origin=Origin.OPERATOR, source="deployment.yml timeouts.engine_ready")
-    return Provenance(origin=Origin.SEED, source="recipe page, Serve: a floor on every accelerator")
+    source = "the seed's value for NVIDIA (recipe page, Serve), as a floor on every accelerator"
+    return Provenance(origin=Origin.DERIVED, source=source)
 
 
 def _stated(env: Iterable[EnvEntry]) -> int:

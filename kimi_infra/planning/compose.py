@@ -30,6 +30,7 @@ def compose(catalogue: Catalogue, choice: Choice, *, strict: bool) -> Resolution
         router=router,
         companions=tuple(_companions(chosen)),
         needs=chosen.filling.needs(),
+        used=frozenset(chosen.filling.used),
     )
 
 

@@ -50,7 +50,7 @@ def parse(text: str) -> Connector | None:
     """Read a word; None when it is not a JSON object."""
     try:
         found = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return Connector(fields=found) if isinstance(found, dict) else None
 

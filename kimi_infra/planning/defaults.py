@@ -118,7 +118,7 @@ def strategy(recipe: Recipe, nodes: int) -> str:
         if sibling in offered:
             return sibling
     several = _FAMILIES if nodes > 1 else ()
-    return _first_of((*several, "single_node_tp"), offered) or (offered[0] if offered else "single_node_tp")
+    return _first_of((*several, "single_node_tp"), offered) or next(iter(offered), "") or "single_node_tp"
 
 
 def floor(recipe: Recipe, strategy: str, hardware: str) -> int:

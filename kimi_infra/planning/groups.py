@@ -14,6 +14,9 @@ NOTHING = Settings()
 PORTS = {Role.PREFILL: 8001, Role.DECODE: 8002}
 """Ports that the public strategy file gives the pools; an engine's own is vLLM's default."""
 _PORT = 8000
+_CONTEXT_PARALLEL = Provenance(
+    origin=Origin.VLLM, source="engine/arg_utils.py, and the public format's own row"
+)
 _CHOSEN = Provenance(origin=Origin.OPERATOR, source="advanced_args")
 
 
@@ -71,10 +74,10 @@ def tail(chosen: Selected) -> Iterator[Word]:
     choice, row = chosen.choice, chosen.recipe.dcp
     if choice.dcp is not None and (chosen.recipe.supports_dcp or row):
         preset = chosen.preset
-        source = f"preset {preset.name}" if preset and preset.dcp == choice.dcp else "dcp"
-        origin = Provenance(origin=Origin.OPERATOR, source=source)
-        for text in ("--decode-context-parallel-size", str(choice.dcp)):
-            yield Word(text=text, provenance=origin)
+        own = preset.provenance if preset and preset.dcp == choice.dcp else None
+        size = own or Provenance(origin=Origin.OPERATOR, source="dcp")
+        yield Word(text="--decode-context-parallel-size", provenance=_CONTEXT_PARALLEL)
+        yield Word(text=str(choice.dcp), provenance=size)
         yield from row.args if row else ()
     if chosen.preset:
         yield from chosen.preset.args

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from kimi_infra.domain import paths
+from kimi_infra.domain import fill_in, paths
 from kimi_infra.domain.facts import HostFacts
 from kimi_infra.domain.hardware import HardwareProfile
 from kimi_infra.domain.inventory import Deployment
@@ -41,9 +41,6 @@ _CAPABILITIES = {"AMD": ("SYS_PTRACE",)}
 _SECURITY_OPTIONS = {"AMD": ("seccomp=unconfined",)}
 """By brand, as the public format's docker line has it: ROCm places memory by calls that the profile bars."""
 
-_RDMA = "/dev/infiniband"
-"""NIXL moves the cache between pools over RDMA; no name of a vendor's GPUs brings it along."""
-
 _GIB = 1 << 30
 _PLACEHOLDER = re.compile(r"\$[A-Z_][A-Z0-9_]*")
 
@@ -61,13 +58,14 @@ def plan(
 
     Raises:
         SpecError: a host does not carry its engine address or cannot hold the KV tier,
-            or two purposes have one port of a host.
+            two purposes have one port of a host, or a value names the image.
     """
     engines = placement.engines(deployment, resolution.launches)
     ports = tuple(placement.ports(deployment, engines, router=bool(resolution.router)))
     faults = (
         *_foreign_addresses(deployment, facts),
-        *_ports_given_twice(deployment, ports),
+        *_ports_given_twice(deployment, (*placement.ssh(deployment), *ports)),
+        *_values_of_the_image(deployment, resolution),
         *_tier_too_large(deployment, engines, facts),
     )
     if faults:
@@ -77,20 +75,21 @@ def plan(
     site = _Site(
         deployment=deployment, profile=profile, deadlines=deadlines, names=placement.addresses(engines)
     )
+    ranks = tuple(
+        _rank(site, engine, member, facts.get(member.host.name))
+        for engine in engines
+        for member in engine.members
+    )
     return DeploymentPlan(
         deployment=deployment,
         hardware=profile,
-        ranks=tuple(
-            _rank(site, engine, member, facts.get(member.host.name))
-            for engine in engines
-            for member in engine.members
-        ),
+        ranks=ranks,
         world_size=sum(engine.world_size for engine in engines),
         ports=ports,
         budget=deadlines,
-        differences=differences.listed(profile, resolution),
+        differences=differences.listed(deployment, profile, resolution, ranks),
         router=_router(site, resolution.router),
-        notes=resolution.notes,
+        notes=(*resolution.notes, *differences.image_notes(deployment, profile, resolution)),
         needs=resolution.needs,
         warnings=resolution.warnings,
     )
@@ -114,7 +113,33 @@ def _ports_given_twice(deployment: Deployment, ports: Sequence[Port]) -> Iterato
                 where=f"deployment.yml: ports of {deployment.name}",
                 what=f"on {first.host} one port is for {first.purpose} and for {second.purpose}",
                 got=str(first.number),
-                remedy="move api.port, ports.master or ports.supervisor",
+                remedy=_moves(first, second),
+            )
+
+
+def _moves(*ports: Port) -> str:
+    """Say what an operator can move; the recipe's own ports stay."""
+    keys = ["api.port", "ports.master", "ports.supervisor"]
+    if any(port.purpose == placement.SSH for port in ports):
+        keys.append(f"ansible_port of {ports[0].host}, where its sshd listens")
+    return f"move {', '.join(keys[:-1])} or {keys[-1]}"
+
+
+def _values_of_the_image(deployment: Deployment, resolution: Resolution) -> Iterator[Fault]:
+    """Find given values that are the image's name and nothing else: hosts take it from ``image.name``."""
+    launches = resolution.launches
+    flags = (it for launch in launches for it in (*launch.flags, *launch.replaced_flags))
+    vouched = {origin.source for flag in flags for origin in flag.token_provenances}
+    env = (it for launch in launches for it in (*launch.env, *launch.replaced_env))
+    vouched |= {entry.provenance.source for entry in env}
+    named = {launch.image for launch in launches}
+    for name, given in deployment.choice.values.items():
+        if name in resolution.used and given in named and f"values.{name}" not in vouched:
+            yield Fault(
+                where=f"deployment.yml: values.{name} of {deployment.name}",
+                what="image.name says it: hosts run the image of that name, whatever stands here",
+                got=str(given),
+                remedy="write it in image.name and remove it here",
             )
 
 
@@ -222,6 +247,10 @@ def _host_flags(site: _Site, engine: Engine, member: Member) -> Iterator[Flag]:
         tokens=("--shutdown-timeout", str(site.deadlines.shutdown)),
         provenance=Provenance(origin=Origin.VLLM, source="default 0 drops open requests at a stop"),
     )
+    address = placement.listens_on(member)
+    if address:
+        source = "hosts.yml: the API is reached at an IPv6 address, and untold vLLM listens on IPv4 alone"
+        yield Flag(tokens=("--host", address), provenance=_derived(source))
     if launch.serves and not engine.pool:
         port = str(deployment.api.port)
         yield Flag(tokens=("--port", port), provenance=_derived("deployment.yml api.port"))
@@ -248,12 +277,13 @@ def _secret_names(deployment: Deployment) -> tuple[str, ...]:
 
 def _container(site: _Site, engine: Engine, name: str, facts: HostFacts | None) -> Container:
     deployment, profile = site.deployment, site.profile
-    reference = deployment.image.reference
+    reference = fill_in.image(deployment.image)
     image_id = facts.images.get(reference) if facts else None
+    unknown = reference if fill_in.is_open(deployment.image.name) else f"<image ID of {reference}>"
     return Container(
         name=name,
-        image_id=image_id or f"<image ID of {reference}>",
-        devices=(*profile.devices, _RDMA) if engine.pool else profile.devices,
+        image_id=image_id or unknown,
+        devices=(*profile.devices, differences.RDMA) if engine.pool else profile.devices,
         ulimits=_ULIMITS,
         capabilities=_CAPABILITIES.get(profile.brand, ()),
         security_options=_SECURITY_OPTIONS.get(profile.brand, ()),

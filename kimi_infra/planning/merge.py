@@ -30,17 +30,17 @@ def flags(words: Iterable[Word]) -> Merged[Flag]:
     A word that begins with a dash is a flag and takes the next word as its value unless that begins
     with a dash too. A further word is loose and always stays. Empty words are dropped first.
     """
-    grouped = tuple(_grouped([word for word in words if word.text]))
-    last = {flag.tokens[0]: index for index, flag in enumerate(grouped)}
-    if len(last) == len(grouped):
-        return Merged(grouped, ())
+    found = tuple(grouped([word for word in words if word.text]))
+    last = {flag.tokens[0]: index for index, flag in enumerate(found)}
+    if len(last) == len(found):
+        return Merged(found, ())
     stays = [
         last[flag.tokens[0]] == index or not flag.tokens[0].startswith("-")
-        for index, flag in enumerate(grouped)
+        for index, flag in enumerate(found)
     ]
     return Merged(
-        tuple(flag for flag, kept in zip(grouped, stays, strict=True) if kept),
-        tuple(flag for flag, kept in zip(grouped, stays, strict=True) if not kept),
+        tuple(flag for flag, kept in zip(found, stays, strict=True) if kept),
+        tuple(flag for flag, kept in zip(found, stays, strict=True) if not kept),
     )
 
 
@@ -72,7 +72,8 @@ def by_hardware(entries: Mapping[str, T], profile: HardwareProfile) -> T | None:
     return None
 
 
-def _grouped(words: Sequence[Word]) -> Iterator[Flag]:
+def grouped(words: Sequence[Word]) -> Iterator[Flag]:
+    """Yield the flags of a command, each with its value, and loose words."""
     index, end = 0, len(words)
     while index < end:
         word = words[index]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -201,7 +202,7 @@ def _stated_local(recipe: Recipe, strategy: Strategy, profile: HardwareProfile) 
     stated = [
         after.text for word, after in itertools.pairwise(words) if word.text == "--data-parallel-size-local"
     ]
-    return int(stated[-1]) if stated and stated[-1].isdecimal() else 0
+    return int(stated[-1]) if stated and re.fullmatch(r"[0-9]{1,9}", stated[-1]) else 0
 
 
 def _words(place: str, flags: _Flags) -> Words:

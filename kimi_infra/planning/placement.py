@@ -8,12 +8,18 @@ from dataclasses import dataclass
 from kimi_infra.domain.inventory import Deployment, Host
 from kimi_infra.domain.launch import HEAD_IP, Launch, Role
 from kimi_infra.domain.plan import Port
+from kimi_infra.errors import Fault, SpecError
 from kimi_infra.planning import parallel
 
 RPC_PORT = 29550
 """vLLM's default of ``--data-parallel-rpc-port`` (vllm: config/parallel.py); no two pools share a host."""
+SSH = "SSH"
+"""Purpose of the port of a host's sshd."""
 _SIDE_CHANNEL = "VLLM_NIXL_SIDE_CHANNEL_PORT"
+_DIGITS = 9
+"""Of a number in a command; more count nothing that there is."""
 _LOCAL = "--data-parallel-size-local"
+_HOST = "--host"
 _START = "--data-parallel-start-rank"
 _WORLD = (parallel.TENSOR_PARALLEL, "--pipeline-parallel-size", parallel.DATA_PARALLEL)
 
@@ -26,9 +32,13 @@ class Member:
     host: Host
 
     def number(self, flag: str) -> int | None:
-        """Return the number behind a flag, None when the command has no such flag or no number there."""
+        """Return the number behind a flag, None when the command has no such flag or no number there.
+
+        Raises:
+            SpecError: the number is beyond all sense.
+        """
         words = (it.tokens[1] for it in self.launch.flags if it.name == flag and len(it.tokens) > 1)
-        return next((int(word) for word in words if word.isdecimal()), None)
+        return next((_number(flag, word) for word in words if word.isdecimal()), None)
 
     @property
     def rendezvous(self) -> bool:
@@ -60,6 +70,14 @@ class Engine:
         for flag in _WORLD:
             size *= self.members[0].number(flag) or 1
         return size
+
+
+def _number(where: str, word: str) -> int:
+    if len(word) > _DIGITS:
+        what, remedy = "a number beyond all sense", f"write {_DIGITS} digits or fewer"
+        got = f"{word[:_DIGITS]}..., {len(word)} digits"
+        raise SpecError((Fault(where=where, what=what, got=got, remedy=remedy),))
+    return int(word)
 
 
 def engines(deployment: Deployment, launches: Sequence[Launch]) -> tuple[Engine, ...]:
@@ -94,6 +112,18 @@ def api_port(deployment: Deployment, engine: Engine, launch: Launch) -> int | No
     return launch.port if engine.pool else deployment.api.port
 
 
+def listens_on(member: Member) -> str | None:
+    """Return the address that a rank's API has to be told to take, None where vLLM's own choice will do.
+
+    Untold, vLLM takes IPv4 alone (vllm: entrypoints/launchers/launcher.py). A router comes by the engine
+    address, clients by the one that SSH takes; the unspecified address of IPv6 takes both families, and
+    with them the host's own checks by its loopback address.
+    """
+    host, launch = member.host, member.launch
+    newer = any(":" in address for address in (host.address, host.engine_address))
+    return "::" if launch.serves and newer else None
+
+
 def ports(deployment: Deployment, found: Sequence[Engine], *, router: bool) -> Iterator[Port]:
     """Yield every port that the plan knows, and who listens on it."""
     if router:
@@ -109,6 +139,12 @@ def ports(deployment: Deployment, found: Sequence[Engine], *, router: bool) -> I
             yield from _side_channels(member)
 
 
+def ssh(deployment: Deployment) -> Iterator[Port]:
+    """Yield what is taken on the hosts before anything of the plan's starts."""
+    for host in deployment.hosts:
+        yield Port(number=host.port, purpose=SSH, host=host.name)
+
+
 def _meeting(deployment: Deployment, engine: Engine, of_pool: str) -> Iterator[Port]:
     head, first = engine.head.name, engine.members[0]
     if first.rendezvous:
@@ -121,9 +157,10 @@ def _meeting(deployment: Deployment, engine: Engine, of_pool: str) -> Iterator[P
 
 def _side_channels(member: Member) -> Iterator[Port]:
     """Yield a port for each scheduler of the host, counted by data-parallel rank (vllm: NIXL connector)."""
-    base = next((int(it.value) for it in member.launch.env if it.name == _SIDE_CHANNEL), None)
+    texts = (it.value for it in member.launch.env if it.name == _SIDE_CHANNEL and it.value.isdecimal())
+    base = next(texts, None)
     if base is None or not member.launch.serves:
         return
-    first = base + (member.number(_START) or 0)
+    first = _number(_SIDE_CHANNEL, base) + (member.number(_START) or 0)
     for number in range(first, first + (member.number(_LOCAL) or 1)):
         yield Port(number=number, purpose="KV transfer (NIXL)", host=member.host.name)

@@ -23,7 +23,7 @@ def resolve(catalogue: Catalogue, choice: Choice) -> Resolution:
     if faults:
         raise SpecError(faults)
     found = compose.compose(catalogue, laid, strict=True)
-    late = refusals.after(laid, found)
+    late = refusals.after(catalogue, laid, found)
     if late:
         raise SpecError(late)
     return dataclasses.replace(found, notes=_notes(catalogue, laid))
@@ -46,7 +46,7 @@ def as_published(catalogue: Catalogue, choice: Choice) -> Resolution:
     return dataclasses.replace(
         found,
         notes=_notes(catalogue, laid),
-        warnings=(*warnings, *refusals.after(laid, found)),
+        warnings=(*warnings, *refusals.after(catalogue, laid, found)),
     )
 
 

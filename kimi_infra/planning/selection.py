@@ -145,7 +145,8 @@ def _kv_option(
     catalogue: Catalogue, recipe: Recipe, strategy: Strategy, profile: HardwareProfile, choice: Choice
 ) -> KvOption | None:
     option = catalogue.kv_options.get(choice.kv_offload) if choice.kv_offload else None
-    if option is None:
+    # A KV store asked for as a strategy deploys no engine of its own, which an option could be put into.
+    if option is None or strategy.name in catalogue.kv_stores:
         return None
     support = recipe.kv_offload_support.get(option.name)
     works = support == "verified" if option.requires_opt_in else support != "unsupported"

@@ -26,6 +26,8 @@ class Filling:
     known: Mapping[str, Value]
     given: Given
     missing: dict[str, Value] = field(default_factory=dict)
+    used: set[str] = field(default_factory=set)
+    """Names of all that were asked for."""
 
     def words(self, words: Iterable[Word]) -> Iterator[Word]:
         """Yield words with those that stand for whole flags filled in."""
@@ -33,7 +35,9 @@ class Filling:
             value = self._whole(word.text)
             if value is None:
                 yield word
-            elif value.name in self.given:
+                continue
+            self.used.add(value.name)
+            if value.name in self.given:
                 yield from (Word(text=text, provenance=_operator(value)) for text in self._given_words(value))
             else:
                 yield Word(text=self._placeholder(value), provenance=_unknown(value))
@@ -86,6 +90,7 @@ class Filling:
             value = self.known.get(match[2])
             if value is None:
                 return match[0]
+            self.used.add(value.name)
             quoted = bool(match[1] and match[3])
             if value.name not in self.given:
                 origins.append(_unknown(value))

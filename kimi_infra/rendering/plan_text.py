@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
 
+from kimi_infra.domain import fill_in
 from kimi_infra.domain.launch import Role
 from kimi_infra.domain.plan import DeploymentPlan, Port, RankPlan
 from kimi_infra.errors import Need
@@ -77,7 +78,7 @@ def _header(plan: DeploymentPlan) -> Iterator[str]:
     yield f"deployment {deployment.name}: {choice.model}"
     yield f"  {choice.strategy} on {_nodes(plan)} x {plan.hardware.title}, world size {plan.world_size}"
     digest = f"at {deployment.image.digest}" if deployment.image.pinned else "(not pinned yet)"
-    yield f"  image {deployment.image.name} {digest}"
+    yield f"  image {fill_in.placeholder(deployment.image.name)} {digest}"
     yield f"  weights {deployment.model_path}"
     chosen = [*_chosen(plan)]
     if chosen:

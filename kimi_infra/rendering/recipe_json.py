@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 
-from kimi_infra.domain.recipe import Feature, Layout, Preset, Recipe, Rule, Value, Words
+from kimi_infra.domain.recipe import Feature, Layout, Mode, Preset, Recipe, Rule, Value, Words
 from kimi_infra.rendering import recipe_text
 
 
@@ -23,7 +24,12 @@ def listed(recipes: Sequence[Recipe], hardware: Mapping[str, Sequence[str]]) -> 
     return json.dumps(rows, indent=2) + "\n"
 
 
-def shown(recipe: Recipe, hardware: Sequence[str], kv_offload: Sequence[str]) -> str:
+def shown(
+    recipe: Recipe,
+    hardware: Sequence[str],
+    kv_offload: Sequence[str],
+    images: Sequence[recipe_text.Image],
+) -> str:
     """Return everything of a recipe that a choice can name."""
     variants = {
         name: {"precision": it.precision, "vram_minimum_gb": it.vram_minimum_gb, "model_id": it.model_id}
@@ -45,7 +51,7 @@ def shown(recipe: Recipe, hardware: Sequence[str], kv_offload: Sequence[str]) ->
         "kv_offload": list(kv_offload),
         "values": {name: _value(it) for name, it in recipe.values.items()},
         "rules": [_rule(it) for it in recipe.rules],
-        "images": [{"where": place, "image": image} for place, image in recipe_text.images(recipe)],
+        "images": [asdict(it) for it in images],
     }
     return json.dumps(whole, indent=2) + "\n"
 
@@ -53,13 +59,24 @@ def shown(recipe: Recipe, hardware: Sequence[str], kv_offload: Sequence[str]) ->
 def _feature(recipe: Recipe, name: str, feature: Feature) -> dict[str, object]:
     return {
         "default": name not in recipe.opt_in_features,
-        "args": _words(feature.args),
-        "hardware": {key: _words(words) for key, words in feature.hardware_overrides.items()},
-        "modes": {key: _words(mode.args) for key, mode in feature.modes.items()},
-        "default_mode": feature.default_mode,
         "strategies": list(feature.strategies),
-        "unknown": list(recipe_text.values_of(recipe_text.feature_words(feature))),
+        "default_mode": feature.default_mode,
+        "modes": {key: {**_part(mode), **_mode(mode)} for key, mode in feature.modes.items()},
+        # Modes alone give the arguments where there are any.
+        **_part(Feature() if feature.modes else feature),
     }
+
+
+def _part(part: Feature | Mode) -> dict[str, object]:
+    return {
+        "args": _words(part.args),
+        "hardware": {key: _words(words) for key, words in part.hardware_overrides.items()},
+        "unknown": list(recipe_text.values_of(recipe_text.all_words(part))),
+    }
+
+
+def _mode(mode: Mode) -> dict[str, object]:
+    return {"variants": list(mode.variants), "unsupported_hardware": sorted(mode.unsupported_hardware)}
 
 
 def _layout(layout: Layout) -> dict[str, object]:

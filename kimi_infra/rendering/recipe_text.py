@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from kimi_infra.domain.recipe import Feature, Layout, Preset, Recipe, Rule, Terms, Value, Variant, Words
+from kimi_infra.domain.recipe import Feature, Layout, Mode, Preset, Recipe, Rule, Terms, Value, Variant, Words
 from kimi_infra.rendering import shell
 
 _VALUE = re.compile(r"<value:(\w+)>")
@@ -22,35 +23,34 @@ def listed(recipes: Sequence[Recipe], hardware: Mapping[str, Sequence[str]]) -> 
     return "".join(blocks)
 
 
-def shown(recipe: Recipe, hardware: Sequence[str], kv_offload: Sequence[str]) -> str:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Image:
+    """What runs one variant on one kind of hardware."""
+
+    hardware: str
+    variant: str
+    image: str | None
+    """None where the public rules have none."""
+
+
+def shown(recipe: Recipe, hardware: Sequence[str], kv_offload: Sequence[str], images: Sequence[Image]) -> str:
     """Return everything of a recipe that a choice can name, section by section; empty ones are left out."""
     sections = {
         "variants": _table(_variant(name, it) for name, it in recipe.variants.items()),
         "features (* on by default)": _table(_features(recipe)),
         "placements": _table(_layout(layout) for layout in recipe.layouts or ()),
-        "strategies": [] if recipe.layouts else [", ".join(recipe.offered_strategies)],
-        "hardware": [] if recipe.layouts else [", ".join(hardware)],
+        "strategies": [] if recipe.layouts else _present([", ".join(recipe.offered_strategies)]),
+        "hardware": [] if recipe.layouts else _present([", ".join(hardware)]),
         "presets": _table(_preset(preset) for preset in recipe.presets.values()),
         "decode context parallelism": _dcp(recipe),
         "KV offload": _present([", ".join(kv_offload)]),
         "values that nobody has published": _table(_value(it) for it in recipe.values.values()),
         "rules": [_rule(rule) for rule in recipe.rules],
-        "images": _table(images(recipe)),
+        "images": _table(_images(images)),
     }
     head = f"{recipe.key}: {recipe.title}\n  served as {recipe.model_id}{_minimum(recipe)}\n"
     blocks = (_section(title, lines) for title, lines in sections.items() if lines)
     return head + "".join(blocks)
-
-
-def images(recipe: Recipe) -> Iterator[tuple[str, str]]:
-    """Yield each place that names an image, and the image."""
-    for name, variant in recipe.variants.items():
-        for key, override in variant.hardware_overrides.items():
-            if override.image:
-                yield f"variant {name} on {key}", override.image
-        for brand, image in variant.images.items():
-            yield f"variant {name} on {brand}", image
-    yield from recipe.images.items()
 
 
 def values_of(words: Words) -> tuple[str, ...]:
@@ -58,16 +58,9 @@ def values_of(words: Words) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for word in words for name in _VALUE.findall(word.text)))
 
 
-def feature_words(feature: Feature) -> Words:
-    """Return all words that a feature can add, whatever the mode and the hardware."""
-    modes = (
-        word
-        for mode in feature.modes.values()
-        for words in (mode.args, *mode.hardware_overrides.values())
-        for word in words
-    )
-    overrides = (word for words in feature.hardware_overrides.values() for word in words)
-    return (*feature.args, *overrides, *modes)
+def all_words(part: Feature | Mode) -> Words:
+    """Return all words that a feature, or one mode of it, can add by itself, whatever the hardware."""
+    return (*part.args, *(word for words in part.hardware_overrides.values() for word in words))
 
 
 def rule_sides(rule: Rule) -> tuple[str, str, str]:
@@ -83,7 +76,7 @@ def _minimum(recipe: Recipe) -> str:
 
 
 def _variant(name: str, variant: Variant) -> tuple[str, ...]:
-    memory = f"{variant.vram_minimum_gb} GB" if variant.vram_minimum_gb else "no size stated"
+    memory = f"{variant.vram_minimum_gb:g} GB" if variant.vram_minimum_gb else "no size stated"
     allowed = ", ".join(variant.supported_hardware)
     return (name, variant.precision, memory, allowed)
 
@@ -91,19 +84,44 @@ def _variant(name: str, variant: Variant) -> tuple[str, ...]:
 def _features(recipe: Recipe) -> Iterator[tuple[str, ...]]:
     for name, feature in recipe.features.items():
         mark = " " if name in recipe.opt_in_features else "*"
+        under = [f"only under {', '.join(feature.strategies)}"] if feature.strategies else []
+        # Modes alone give the arguments where there are any.
         if not feature.modes:
-            yield mark, name, _limits(feature), _words(feature.args)
+            yield from _feature(mark, name, under, feature)
         for mode, it in feature.modes.items():
             chosen = f"{name}={mode}{' (default)' if mode == feature.default_mode else ''}"
-            yield mark, chosen, _limits(feature), _words(it.args)
-        for key, words in feature.hardware_overrides.items():
-            yield "", f"  on {key}", "", _words(words)
+            yield from _feature(mark, chosen, [*under, *_mode_limits(it)], it)
 
 
-def _limits(feature: Feature) -> str:
-    missing = values_of(feature_words(feature))
-    under = [f"only under {', '.join(feature.strategies)}"] if feature.strategies else []
-    return "; ".join((*under, *([f"unknown: {', '.join(missing)}"] if missing else [])))
+def _feature(mark: str, name: str, limits: Sequence[str], part: Feature | Mode) -> Iterator[tuple[str, ...]]:
+    yield mark, name, "; ".join((*limits, *_missing(part.args))), _words(part.args)
+    for key, words in part.hardware_overrides.items():
+        yield "", f"  on {key}", "; ".join(_missing(words)), _words(words)
+
+
+def _mode_limits(mode: Mode) -> Iterator[str]:
+    if mode.variants:
+        yield f"only variant {', '.join(mode.variants)}"
+    if mode.unsupported_hardware:
+        yield f"not on {', '.join(sorted(mode.unsupported_hardware))}"
+
+
+def _missing(words: Words) -> Iterator[str]:
+    missing = values_of(words)
+    if missing:
+        yield f"unknown: {', '.join(missing)}"
+
+
+def _images(images: Sequence[Image]) -> Iterator[tuple[str, ...]]:
+    """Yield the image of each kind of hardware; variants are named where theirs differ."""
+    by_hardware: dict[str, dict[str, str]] = {}
+    for it in images:
+        by_hardware.setdefault(it.hardware, {})[it.variant] = it.image or "none by the public rules"
+    for hardware, by_variant in by_hardware.items():
+        if len(set(by_variant.values())) == 1:
+            yield hardware, next(iter(by_variant.values()))
+        else:
+            yield from ((f"{hardware}, variant {name}", image) for name, image in by_variant.items())
 
 
 def _words(words: Words) -> str:

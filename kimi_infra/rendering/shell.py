@@ -20,7 +20,7 @@ def resolution(found: Resolution) -> str:
     """Return all commands of a choice: helper processes, the nodes, and the router in front of them.
 
     Raises:
-        UnsafeTextError: a value holds a control character.
+        UnsafeTextError: a value holds a control character, which no line of the page can carry.
     """
     return whole(found, _block)
 

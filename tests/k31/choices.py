@@ -49,4 +49,6 @@ def changed(before: Choice, change: Entry) -> Choice:
     if "pools" in fields:
         fields["pools"] = {name: PoolChoice(**pool) for name, pool in fields["pools"].items()}
         fields.setdefault("nodes", sum(pool.nodes or 0 for pool in fields["pools"].values()))
+    if "advanced_args" in fields:
+        fields["advanced_args"] = tuple(fields["advanced_args"])
     return replace(before, **fields)

@@ -125,14 +125,16 @@ class Table:
     def beside(self) -> Iterator[tuple[Cell, Entry, Reason]]:
         """Yield refusals outside the product: the cell, what is changed in it, the reason."""
         for entry in self.read["beside"]:
-            cell = Cell(hardware=entry["hardware"], strategy=entry["strategy"])
+            words = {name: entry[name] for name in ("hardware", "strategy", "features") if name in entry}
+            cell = Cell(**words)
             yield cell, entry["change"], self._reason(entry, cell)
 
     def outcome(self, cell: Cell) -> Outcome:
         """Return what a cell must come to."""
         placement = self.placements[cell.hardware, cell.strategy]
         full = self._words(cell)
-        met = [entry for entry in self.read["refused"] if _meets(entry["when"], full)]
+        asked = self._asked(cell)
+        met = [entry for entry in self.read["refused"] if _meets(entry["when"], asked)]
         reasons = [self._reason(entry, cell) for entry in met]
         unknown = [entry["values"] for entry in self.read["unknown"] if _meets(entry["when"], full)]
         return Outcome(
@@ -169,20 +171,39 @@ class Table:
             "preset": (cell.preset,),
         }
 
+    def _own(self, cell: Cell) -> Entry:
+        """The placement of a cell's preset."""
+        own: Entry = self.read["presets"][cell.preset]["own"]
+        return own
+
+    def _foreign(self, cell: Cell) -> bool:
+        """Tell whether a cell's preset is another hardware's."""
+        return cell.preset != NONE and cell.hardware != self._own(cell)["hardware"]
+
+    def _asked(self, cell: Cell) -> Mapping[str, tuple[str, ...]]:
+        """A cell's words by which it is judged: of a preset on other hardware without what that sets."""
+        words = self._words(cell)
+        if not self._foreign(cell):
+            return words
+        adds = self.read["presets"][cell.preset]["adds"]
+        features = tuple(name for name in words["features"] if name not in adds["features"])
+        return {**words, "features": features, "dcp": (NONE,), "kv_offload": (NONE,)}
+
     def _placement_reasons(self, cell: Cell, placement: Placement) -> Iterator[Reason]:
+        if self._foreign(cell) and cell.strategy == self._own(cell)["strategy"]:
+            return
         if placement.refused:
             rendered = [key for key, it in self.placements.items() if not it.refused]
             here = [strategy for hardware, strategy in rendered if hardware == cell.hardware]
             there = [hardware for hardware, strategy in rendered if strategy == cell.strategy]
             names = ((cell.hardware,), (cell.strategy,))
-            yield Reason(sentence=placement.by, names=names, works=(*here, *there))
+            preset = self._own(cell).values() if cell.preset != NONE else ()
+            yield Reason(sentence=placement.by, names=names, works=tuple(preset) or (*here, *there))
 
     def _preset_reasons(self, cell: Cell) -> Iterator[Reason]:
-        if cell.preset != NONE:
-            preset = self.read["presets"][cell.preset]
-            if (cell.hardware, cell.strategy) != (preset["own"]["hardware"], preset["own"]["strategy"]):
-                entry = preset["elsewhere"]
-                yield self._reason({**entry, "by": entry["refused"]}, cell)
+        if cell.preset != NONE and (cell.hardware, cell.strategy) != tuple(self._own(cell).values()):
+            entry = self.read["presets"][cell.preset]["elsewhere"]
+            yield self._reason({**entry, "by": entry["refused"]}, cell)
 
     def _reason(self, entry: Entry, cell: Cell) -> Reason:
         names = (text.format(hardware=cell.hardware, strategy=cell.strategy) for text in entry["names"])

@@ -1,4 +1,4 @@
-"""Every cell of Kimi-K3.1-Pro's matrix comes to what the table says, which was written before the recipe."""
+"""Every cell of Kimi-K3.1-Pro's matrix comes to what the table says, which is independent of the recipe."""
 
 from __future__ import annotations
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -112,6 +111,71 @@ def test_an_unknown_recipe_is_named_as_the_batch_does(catalogue: Catalogue) -> N
     assert f"did you mean {K3}?" in found["error"]
 
 
+def told(catalogue: Catalogue, choice: Mapping[str, object]) -> list[str]:
+    """The faults of a line that cannot be answered, without their remedies."""
+    (found,) = answered(catalogue, asked(choice))
+    return [line.partition("; ")[0] for line in found["error"].splitlines()]
+
+
+def test_a_line_is_told_all_that_is_wrong_with_it(catalogue: Catalogue) -> None:
+    """Of what can be read names are looked up, whatever else cannot be read or is unknown."""
+    line = {"recipe": "unknown", "strategy": 5, "hardware": "gb3000", "kv_offload": "nosuch"}
+    assert told(catalogue, line) == [
+        "strategy: text is expected (got 5)",
+        "recipe: no such model is known (got unknown)",
+        "hardware: no such hardware is known (got gb3000)",
+        "kv_offload: no such KV offload is known (got nosuch)",
+    ]
+    line = {"recipe": K3, "nodes": "2", "hardware": "gb300", "features": ["reasonin", 1, "tool_callin"]}
+    assert told(catalogue, line) == [
+        'nodes: a whole number from 1 to 1024 is expected (got "2")',
+        "features[1]: text is expected (got 1)",
+        "features[0]: no such feature is known (got reasonin)",
+        "features[2]: no such feature is known (got tool_callin)",
+    ]
+    assert told(catalogue, {"hardware": "gb301"}) == [
+        "recipe: missing key",
+        "hardware: no such hardware is known (got gb301)",
+    ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        {**PD, "hardware": 5},
+        {**PD, "strategy": 5},
+        {**PD, "pools": {"prefill": {"nodes": 2}, "decod": {"nodes": 4}}},
+        {**PD, "strategy": None, "stratgy": "pd_cluster"},
+        {**PD, "pools": None, "hardware": "b300", "nodes": "2"},
+        {**GB300, "hardware": None, "hardwear": "gb300"},
+        {**GB300, "features": "reasoning", "feature_modes": {"spec_decoding": "mtp"}},
+    ],
+    ids=str,
+)
+def test_what_follows_from_a_fault_is_not_told_beside_it(
+    catalogue: Catalogue, line: Mapping[str, object]
+) -> None:
+    """A field that cannot be read is not judged, nor replaced by a default that others contradict."""
+    assert len(told(catalogue, line)) == 1
+
+
+def test_a_recipe_that_cannot_be_read_does_not_hide_an_unknown_name(tmp_path: Path) -> None:
+    """The file's faults stand beside those of the choice."""
+    folder = tmp_path / "catalogue"
+    shutil.copytree(WORKED, folder)
+    (folder / "models" / "moonshotai" / "Broken.yaml").write_text("meta: [\n")
+    known = recipes.open_catalogue(folder, lambda _: None)
+    found = told(known, {"recipe": "moonshotai/Broken", "hardware": "gb301"})
+    assert found[0].startswith("models/moonshotai/Broken.yaml")
+    assert found[-1] == "hardware: no such hardware is known (got gb301)"
+
+
+def test_lines_may_end_as_on_windows(catalogue: Catalogue) -> None:
+    """A carriage return before the line's end is no part of the choice."""
+    written = asked(GB300)
+    assert answered(catalogue, written.replace(b"\n", b"\r\n")) == answered(catalogue, written)
+
+
 def test_warnings_are_there_only_when_there_are_any(catalogue: Catalogue) -> None:
     """What the page leaves out in silence is said, and the answer is the page's all the same."""
     known, unknown = answered(
@@ -149,6 +213,13 @@ def test_a_line_without_end_is_not_kept(catalogue: Catalogue, size: int) -> None
     long, after = answered(catalogue, *kept)
     assert "a line of more than 1048576 bytes" in long["error"]
     assert len(after["nodes"]) == 2
+
+
+@pytest.mark.parametrize("words", [["--x"] * 60_000, ["x" * 1_000_000]], ids=["many", "long"])
+def test_words_that_every_node_would_repeat_are_limited(catalogue: Catalogue, words: list[str]) -> None:
+    """A line that is short enough to be read does not ask for gigabytes of answer."""
+    (found,) = answered(catalogue, asked({**GB300, "nodes": 1024, "advanced_args": words}))
+    assert re.match(r"advanced_args: .*at most (512 texts|32768 bytes)", found["error"])
 
 
 @pytest.mark.parametrize("line", [b"\xff\xfe\n", b'{"recipe": "\xc3"}\n'])
@@ -268,39 +339,63 @@ def test_a_recipe_that_cannot_be_read_costs_its_own_lines(tmp_path: Path) -> Non
     assert len(sound["nodes"]) == 2
 
 
-def resident(process: int) -> int:
-    """KiB of memory that a process holds."""
-    status = Path(f"/proc/{process}/status").read_text()
-    return int(re.findall(r"VmRSS:\s+(\d+) kB", status)[0])
+PROGRAM = Path(sys.executable).with_name("kimi-infra")
 
 
-def test_fifty_thousand_choices_take_no_more_memory_than_a_few() -> None:
-    """Each answer is there before the next choice is given, and what was answered is forgotten."""
-    broken = (b'{"recipe": "' + b"x" * 4000 + b'", "nodes": 0}\n', b"{" * 4000 + b"\n")
-    hundred = (asked(GB300), asked(PD), asked({"recipe": K3}), *broken * 48, broken[0])
-    program = Path(sys.executable).with_name("kimi-infra")
+def test_a_reader_that_leaves_ends_a_batch_quietly(tmp_path: Path) -> None:
+    """As a shell tells of any program whose pipe has been closed, without a traceback."""
+    file = tmp_path / "choices.jsonl"
+    file.write_bytes(asked(GB300) * 500)
     with subprocess.Popen(
-        [program, "render", "--catalog", str(WORKED), "--batch", "-"],
+        [PROGRAM, "render", "--catalog", str(WORKED), "--batch", str(file)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdout
+        assert process.stderr
+        assert process.stdout.readline().startswith(b'{"nodes":')
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(60) == 128 + signal.SIGPIPE
+
+
+def test_an_interrupted_batch_ends_quietly() -> None:
+    """Ctrl-C is answered by exit code 130; what was answered before is complete."""
+    with subprocess.Popen(
+        [PROGRAM, "render", "--catalog", str(WORKED), "--batch", "-"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONUNBUFFERED": ""},
+        stderr=subprocess.PIPE,
     ) as process:
         assert process.stdin
         assert process.stdout
-        # An answer that is held back would be waited for without end.
-        patience = threading.Timer(120, process.kill)
-        patience.daemon = True
-        patience.start()
-        held = []
-        for number in range(500):
-            for line in hundred:
-                process.stdin.write(line)
-                process.stdin.flush()
-                answer = process.stdout.readline()
-                assert answer.startswith(b'{"nodes":' if line in hundred[:3] else b'{"error":')
-            if number in {49, 499}:
-                held.append(resident(process.pid))
-        process.stdin.close()
-        assert process.wait() == 0
-        patience.cancel()
-    assert held[1] - held[0] < 4096
+        process.stdin.write(asked(GB300))
+        process.stdin.flush()
+        assert json.loads(process.stdout.readline())["nodes"]
+        process.send_signal(signal.SIGINT)
+        out, error = process.communicate(timeout=60)
+        assert (process.returncode, out, error) == (130, b"", b"")
+
+
+@pytest.mark.parametrize(
+    ("redirected", "code", "said"),
+    [
+        ("<&-", 2, "--batch: standard input is closed (got -)"),
+        (">&-", 1, "standard output cannot be written: Bad file descriptor"),
+        (">/dev/full", 1, "standard output cannot be written: No space left on device"),
+    ],
+    ids=str,
+)
+def test_a_stream_that_is_closed_or_full_is_told(redirected: str, code: int, said: str) -> None:
+    """One line on standard error instead of a traceback."""
+    command = f'"$0" render --catalog "$1" --batch - {redirected}'
+    done = subprocess.run(
+        ["/bin/sh", "-c", command, PROGRAM, WORKED],
+        input=None if redirected == "<&-" else asked(GB300),
+        capture_output=True,
+        check=False,
+    )
+    error = done.stderr.decode()
+    assert done.returncode == code
+    assert said in error
+    assert "Traceback" not in error

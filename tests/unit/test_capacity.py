@@ -21,7 +21,7 @@ from kimi_infra.domain.launch import Flag, Launch, Role
 from kimi_infra.domain.provenance import Origin, Provenance
 from kimi_infra.domain.recipe import CacheFacts
 from kimi_infra.errors import SpecError
-from kimi_infra.planning import capacity, footprint
+from kimi_infra.planning import capacity, capacity_figures, footprint
 from kimi_infra.rendering import capacity_text
 
 pytestmark = pytest.mark.fast
@@ -129,7 +129,7 @@ def engines() -> tuple[tuple[str, Capacity], ...]:
 
 def figures() -> Mapping[str, Figure]:
     """Return the published figures by name."""
-    return {figure.name: figure for figure in capacity.figures(FACTS, PROFILES)}
+    return {figure.name: figure for figure in capacity_figures.figures(FACTS, PROFILES)}
 
 
 def tables() -> str:
@@ -273,12 +273,16 @@ def test_what_is_not_known_is_named(found: Capacity, where: str, what: str) -> N
     assert "not known | not known |\n" in capacity_text.placements((("it", found),))
 
 
-def test_what_is_told_of_a_ppu_is_no_number_of_ours() -> None:
-    """Reports on the 810E reach the reader and not the arithmetic."""
-    found = ask("810e", *tp(32), nodes=2)
-    assert found.memory is None
-    assert any("96 GB a PPU" in line for line in capacity_text.lines(found))
-    assert not ask("m890", *tp(8), nodes=1).remarks
+@pytest.mark.parametrize(
+    ("hardware", "ranks", "nodes", "told"),
+    [("810e", 32, 2, "96 GB a PPU"), ("m890", 8, 1, "147456 MiB a PPU")],
+)
+def test_what_is_told_of_a_ppu_is_no_number_of_ours(hardware: str, ranks: int, nodes: int, told: str) -> None:
+    """Reports on PPUs reach the reader and not the arithmetic."""
+    found = ask(hardware, *tp(ranks), nodes=nodes)
+    assert (found.memory, found.fits) == (None, None)
+    assert any(told in line for line in capacity_text.lines(found))
+    assert not ask("vr200", *tp(8), nodes=2).remarks
 
 
 def test_tensor_parallelism_replicates_the_cache_and_splits_the_state() -> None:
@@ -364,7 +368,13 @@ def test_a_stated_utilisation_counts_and_is_named() -> None:
 def test_a_shorter_context_needs_less_room() -> None:
     """``--max-model-len`` decides what a full context is; the state then weighs more for each token."""
     usual = ask("b300", *tp(8))
-    for text, tokens in (("131072", 131_072), ("128K", 131_072), ("128k", 128_000), ("0.5m", 500_000)):
+    for text, tokens in (
+        ("131072", 131_072),
+        ("128K", 131_072),
+        ("128k", 128_000),
+        ("0.5m", 500_000),
+        ("0.0000005t", 500_000),
+    ):
         found = ask("b300", *tp(8), "--max-model-len", text)
         assert found.context == tokens
         assert (found.tokens or 0) < (usual.tokens or 0)
@@ -380,6 +390,11 @@ def test_a_shorter_context_needs_less_room() -> None:
         (("-dcp", "0"), "--decode-context-parallel-size"),
         (("--gpu-memory-utilization", "1.5"), "--gpu-memory-utilization"),
         (("--gpu-memory-utilization", "most"), "--gpu-memory-utilization"),
+        (("--gpu-memory-utilization", "0"), "--gpu-memory-utilization"),
+        (("--gpu-memory-utilization", "nan"), "--gpu-memory-utilization"),
+        (("--gpu-memory-utilization", "inf"), "--gpu-memory-utilization"),
+        (("--gpu-memory-utilization", "1e-999999999"), "--gpu-memory-utilization"),
+        (("--max-model-len", "0.5K"), "--max-model-len"),
         (("--max-model-len", "long"), "--max-model-len"),
         (("--max-model-len", "0"), "--max-model-len"),
     ],
@@ -390,6 +405,43 @@ def test_a_size_that_is_no_number_is_refused(words: tuple[str, ...], where: str)
         ask("b300", *words)
     (fault,) = raised.value.faults
     assert (fault.where, fault.got) == (where, words[1])
+
+
+@pytest.mark.parametrize(
+    "flag",
+    [
+        "--max-model-len",
+        "--tensor-parallel-size",
+        "--decode-context-parallel-size",
+        "--gpu-memory-utilization",
+    ],
+)
+def test_a_number_beyond_all_sense_is_refused_and_not_shown_whole(flag: str) -> None:
+    """Python reads no whole number of so many digits; the fault stays one line."""
+    with pytest.raises(SpecError) as raised:
+        ask("b300", flag, "9" * 5000)
+    (fault,) = raised.value.faults
+    assert fault.where == flag
+    assert (fault.got or "").startswith("999")
+    assert len(str(fault)) < 200
+
+
+@pytest.mark.parametrize(
+    ("text", "share"),
+    [
+        ("9e-1", "0.9"),
+        ("1", "1"),
+        (".5", "0.5"),
+        ("1.0E0", "1"),
+        (f"0.{'9' * 5000}", "1"),
+        ("1e-300", "1e-300"),
+    ],
+)
+def test_a_part_of_the_memory_is_written_as_any_float(text: str, share: str) -> None:
+    """What vLLM's own parser takes is taken here."""
+    found = ask("b300", *tp(8), "--gpu-memory-utilization", text)
+    assert found.utilisation == Fraction(share)
+    assert capacity_text.lines(found)
 
 
 def test_a_draft_is_not_counted_and_that_is_said() -> None:
@@ -414,7 +466,7 @@ def test_figures_want_every_input() -> None:
     """Without a node's memory there is no table, and the place of what is missing is named."""
     profiles = {**PROFILES, "gb300": dataclasses.replace(PROFILES["gb300"], vram_gb=None)}
     with pytest.raises(SpecError, match=r"hardware_profiles\.gb300\.vram_gb"):
-        capacity.figures(FACTS, profiles)
+        capacity_figures.figures(FACTS, profiles)
 
 
 @pytest.mark.parametrize(("name", "found"), engines())

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -124,7 +125,7 @@ def test_a_choice_by_options_is_refused_in_their_words() -> None:
     assert code == 2
     assert "--accept-preview: hardware vr200 is a preview" in error
     assert "; give --accept-preview, or choose other hardware" in error
-    assert "--nodes: an engine needs at least one node" in error
+    assert "--nodes: a whole number from 1 to 1024 is expected (got '0')" in error
     assert "--features: " in error
     assert "accept_preview" not in error
 
@@ -374,7 +375,7 @@ def test_as_published_says_what_it_leaves_out() -> None:
         (["--feature-mode", "x"], "--feature-mode: no NAME=TEXT (got 'x'); give --feature-mode NAME=TEXT"),
         (["--value", "=x"], "--value: no NAME=TEXT (got '=x')"),
         (["--value", "a=1", "--value", "a=2"], "--value: a is given twice (got '2')"),
-        (["--value", "low_latency_args='"], "--value: words that cannot be told apart: No closing quotation"),
+        (["--value", "low_latency_args='"], "--value low_latency_args: words that cannot be told apart"),
         (
             ["--kv-offload-bytes", "12 GB"],
             "--kv-offload-bytes: not a size (got '12 GB'); give a number, or one",
@@ -383,7 +384,10 @@ def test_as_published_says_what_it_leaves_out() -> None:
             ["--kv-offload-bytes", "1", "--value", "kv_offload_bytes=1"],
             "--kv-offload-bytes: the value kv_offload_bytes is given by --value too; give one of both",
         ),
-        (["--kv-instances", "two"], "--kv-instances: no number (got 'two'); give COUNT, or COUNT:CURRENT"),
+        (
+            ["--kv-instances", "two"],
+            "--kv-instances: a whole number from 1 to 1024 is expected (got 'two'); give COUNT, or COUNT:",
+        ),
         (["--catalog", "nosuch"], "--catalog: no such folder (got nosuch)"),
         (["--model", "moonshotai/Kimi-K3.1"], "--model: "),
         (["--value", "nosuch=1"], "--value nosuch: "),
@@ -393,6 +397,10 @@ def test_as_published_says_what_it_leaves_out() -> None:
         (["--preset", "nosuch"], "--preset: "),
         (["--kv-instances", "2"], "--kv-instances: "),
         (["--variant", "nosuch"], "--variant: "),
+        (
+            ["--kv-instances", "3:1", "--kv-offload", "simple"],
+            "--kv-instances: instances stand around a KV store, and --kv-offload simple was chosen",
+        ),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -402,6 +410,122 @@ def test_faults_of_an_option_name_it(arguments: list[str], told: str) -> None:
     assert (code, text) == (2, "")
     assert f"  {told}" in error
     assert not re.search("kv_instances|feature_modes|advanced_args|accept_preview", error)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (
+            ["--model", "moonshotai/Kimi-K33", "--hardware", "gb3000", "--strategy", "sinlge"],
+            ["--model", "--hardware", "--strategy"],
+        ),
+        (["--hardware", "gb301", "--nodes", "99999"], ["--nodes", "--hardware"]),
+        (["--hardware", "gb300", "--nodes", "abc", "--dcp", "x"], ["--nodes", "--dcp"]),
+        (
+            ["--as", "shel", "--hardware", "gb301", "--features", "reasonin,,tool_calling"],
+            ["--as", "--features", "--hardware", "--features"],
+        ),
+        (
+            ["--value", "x", "--value", "nosuch=1", "--feature-mode", "y", "--variant", "nosuch"],
+            ["--feature-mode", "--value", "--variant", "--value nosuch"],
+        ),
+        (
+            ["--catalog", "nosuch", "--nodes", "0", "--pools", "prefil=2,decode=2000"],
+            ["--catalog", "--nodes", "--pools", "--pools"],
+        ),
+        (["--as", "systemd", "--kv-instances", "0:x"], ["--as", "--kv-instances", "--kv-instances"]),
+    ],
+    ids=" ".join,
+)
+def test_all_faults_of_a_choice_come_at_once(arguments: list[str], told: list[str]) -> None:
+    """What cannot be read, unknown names and other options are in one list: one round mends them all."""
+    code, text, error = run("render", *arguments)
+    head, *lines = error.splitlines()
+    assert (code, text) == (2, "")
+    assert head == f"kimi-infra: {len(told)} faults:"
+    assert [line.strip().partition(": ")[0] for line in lines] == told
+
+
+def test_a_number_that_is_none_is_an_error_of_ours() -> None:
+    """The place, the value and the bounds, for every number in the words of the options."""
+    code, _, error = run("explain", "port", "--nodes", "abc")
+    assert code == 2
+    assert error == (
+        "kimi-infra: 1 fault:\n"
+        "  --nodes: a whole number from 1 to 1024 is expected (got 'abc'); give such a number in digits\n"
+    )
+
+
+def test_a_fault_of_a_recipes_file_keeps_its_place(tmp_path: Path) -> None:
+    """It is no option: the file is named as it is."""
+    folder = tmp_path / "catalogue"
+    shutil.copytree(ROOT / "tests" / "unit" / "worked", folder)
+    (folder / "models" / "moonshotai" / "Broken.yaml").write_text("meta: [\n")
+    code, _, error = run("render", "--catalog", str(folder), "--model", "moonshotai/Broken")
+    assert code == 2
+    assert "\n  models/moonshotai/Broken.yaml: " in error
+
+
+@pytest.mark.parametrize(
+    ("key", "told"),
+    [
+        ("feetures: {}", "feetures: unknown key; did you mean features?"),
+        ("default_strategy: singl_node_tp", "default_strategy: no such strategy is known"),
+        ("features: {x: {args: [<value:y>]}}", "features.x.args[0]: no such value is declared"),
+    ],
+    ids=lambda value: value.partition(":")[0],
+)
+def test_a_folder_of_recipes_is_judged_unless_it_is_read_as_published(
+    tmp_path: Path, key: str, told: str
+) -> None:
+    """Exit code 2 for what the public page ignores in a recipe that is asked for; no other is held up."""
+    folder = tmp_path / "catalogue"
+    shutil.copytree(ROOT / "tests" / "unit" / "worked", folder)
+    (folder / "models" / "moonshotai" / "K.yaml").write_text(
+        "meta: {title: K}\n"
+        "model: {model_id: moonshotai/K, base_args: []}\n"
+        "variants: {default: {precision: bf16, vram_minimum_gb: 1}}\n"
+        "compatible_strategies: [single_node_tp]\n"
+        f"{key}\n"
+    )
+    there, asked = ("--catalog", str(folder)), ("--model", "moonshotai/K", "--hardware", "b300")
+    for verb in (
+        ("render", *asked),
+        ("explain", "tensor-parallel-size", *asked),
+        ("recipes", "show", "moonshotai/K"),
+    ):
+        code, text, error = run(*verb, *there)
+        assert (code, text) == (2, "")
+        assert error.startswith("kimi-infra: 1 fault:\n  models/moonshotai/K.yaml: ")
+        assert told in error
+    code, text, error = run("recipes", "list", *there)
+    assert code == 2
+    assert text.startswith("moonshotai/Kimi-K3: ")
+    assert told in error
+    for verb in (("render", *asked), ("explain", "tensor-parallel-size", *asked)):
+        code, _, error = run(*verb, *there, "--as-published")
+        assert code == 0
+        assert "kimi-infra: ignored: models/moonshotai/K.yaml: " in error
+        assert told in error
+    others = ("--model", "moonshotai/Kimi-K3", "--hardware", "gb300")
+    assert run("render", *others, *there)[0] == 0
+
+
+@pytest.mark.parametrize("form", ["shell", "docker"])
+@pytest.mark.parametrize("word", ["--x\ny", "--x\x1b[2J", "--x\u2028y", "--x\udcff"], ids=ascii)
+def test_a_word_that_the_page_cannot_carry_is_refused(form: str, word: str) -> None:
+    """As published too, by one fault with exit code 2; JSON has it escaped."""
+    asked = (*CHOSEN, "--as-published", f"--arg={word}")
+    code, text, error = run(*asked, "--as", form)
+    assert (code, text) == (2, "")
+    head, line = error.splitlines()
+    assert head == "kimi-infra: 1 fault:"
+    assert line.startswith(f"  --as {form}: the page's form cannot carry this choice: a word of a shell")
+    assert line.endswith("; remove it, or ask for json, which escapes it")
+    code, text, _ = run(*asked, "--as", "json")
+    assert code == 0
+    assert word not in text
+    assert word in json.loads(text)["nodes"][0]["argv"]
 
 
 def test_recipes_are_listed() -> None:
@@ -436,10 +560,10 @@ def test_a_recipe_is_shown_with_all_that_can_be_chosen() -> None:
     assert any(line.split()[:4] == ["multi_node_tp", "gb300", "2", "nodes"] for line in lines)
     assert any("excludes features spec_decoding (seed: " in line for line in lines)
     assert any(line.startswith("draft_model") and "unknown" in line for line in lines)
-    assert any(
-        line.split() == ["variant", "default", "on", "vr200", "vllm/vllm-openai:kimi-k31-cu134"]
-        for line in lines
-    )
+    images = [line.split() for line in lines[lines.index("images") + 1 :]]
+    assert ["b300", "vllm/vllm-openai:kimi-k31"] in images
+    assert ["vr200", "vllm/vllm-openai:kimi-k31-cu134"] in images
+    assert [key for key, _ in images] == ["b300", "gb300", "vr200", "mi355x", "810e", "m890"]
 
 
 def test_a_recipe_as_json_holds_the_same() -> None:
@@ -451,6 +575,45 @@ def test_a_recipe_as_json_holds_the_same() -> None:
     assert {"810e", "m890"} <= {row["hardware"] for row in found["placements"]}
     assert all(rule["because"].partition(":")[0] in {"seed", "vllm"} for rule in found["rules"])
     assert set(found["values"]["draft_model"]) == {"what", "find", "kind", "origin"}
+
+
+def test_a_value_is_unknown_in_the_modes_that_use_it(tmp_path: Path) -> None:
+    """Each mode, and each kind of hardware under it, has its own arguments and its own missing values."""
+    folder = tmp_path / "catalogue"
+    shutil.copytree(ROOT / "tests" / "unit" / "worked", folder)
+    file = folder / "models" / "moonshotai" / "K.yaml"
+    file.write_text(
+        "meta: {title: K}\n"
+        "model: {model_id: moonshotai/K, base_args: []}\n"
+        "variants:\n"
+        "  default: {precision: bf16, vram_minimum_gb: 1}\n"
+        "  small: {precision: fp8, hardware_overrides: {b300: {docker_image: own/image:b300}}}\n"
+        "x-values: {draft: {what: a draft, find: there}}\n"
+        "compatible_strategies: [single_node_tp]\n"
+        "features:\n"
+        "  spec_decoding:\n"
+        "    default_mode: mtp\n"
+        "    modes:\n"
+        "      mtp: {args: [--mtp]}\n"
+        "      eagle:\n"
+        "        args: [--draft, <value:draft>]\n"
+        "        variants: [small]\n"
+        "        hardware: {b200: unsupported}\n"
+        "        hardware_overrides: {mi355x: {args: [--amd, <value:draft>]}}\n"
+    )
+    asked_ = ("recipes", "show", "moonshotai/K", "--catalog", str(folder))
+    lines = [" ".join(line.split()) for line in run(*asked_)[1].splitlines()]
+    assert "* spec_decoding=mtp (default) --mtp" in lines
+    limits = "only variant small; not on b200; unknown: draft"
+    assert f"* spec_decoding=eagle {limits} --draft '<value:draft>'" in lines
+    assert "on mi355x unknown: draft --amd '<value:draft>'" in lines
+    modes = json.loads(run(*asked_, "--json")[1])["features"]["spec_decoding"]["modes"]
+    assert {key: mode["unknown"] for key, mode in modes.items()} == {"mtp": [], "eagle": ["draft"]}
+    assert modes["eagle"]["hardware"] == {"mi355x": ["--amd", "<value:draft>"]}
+    images = lines[lines.index("images") + 1 :]
+    assert "mi355x vllm/vllm-openai-rocm:latest" in images
+    assert "b300, variant default vllm/vllm-openai:latest" in images
+    assert "b300, variant small own/image:b300" in images
 
 
 def test_a_recipe_that_is_not_there_is_told_of_the_closest() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -341,3 +342,147 @@ def test_the_pins_of_file_transfers_are_kept_as_those_of_ssh(base: Path, key: st
     """A host's own value would win over the pinning one of the playbooks."""
     variable(base, f"{key}: -C")
     assert [fault.where for fault in faults(base)] == [f"hosts.yml: kimi.vars.{key}"]
+
+
+@pytest.mark.parametrize(
+    "name", ["/", "..", "../..", ".", "", "/etc", "a/b", "../../outside", "//srv", "x\0y", "kimi/../kimi"]
+)
+@pytest.mark.parametrize(
+    "form", ["{name}: {{}}", "more: {{children: {name}}}", "more: {{children: {{{name}: }}}}"]
+)
+def test_a_group_whose_name_is_a_path_is_a_fault(base: Path, name: str, form: str) -> None:
+    """It is refused by its place in hosts.yml, and no file outside of the inventory is looked at."""
+    (base / "group_vars").mkdir()
+    outside = base.parent / "outside.yml"
+    outside.write_text("ansible_port: 2222", encoding="utf-8")
+    with (base / "hosts.yml").open("a", encoding="utf-8") as file:
+        file.write(form.format(name=json.dumps(name)) + "\n")
+    (fault,) = faults(base)
+    assert fault.where.startswith("hosts.yml: ")
+    assert fault.what == "not a group name that Ansible accepts"
+
+
+@pytest.mark.parametrize("line", ["{name}: {{}}", "more: {{hosts: {name}}}"])
+def test_a_name_too_long_for_a_file_is_a_fault(base: Path, line: str) -> None:
+    """Beside other variables, its own cannot even be looked for."""
+    for folder in ("group_vars", "host_vars"):
+        (base / folder).mkdir()
+    with (base / "hosts.yml").open("a", encoding="utf-8") as file:
+        file.write(line.format(name="a" * 300) + "\n")
+    (fault,) = faults(base)
+    assert fault.where.startswith(("group_vars/aaa", "host_vars/aaa"))
+    assert "shorter name" in fault.remedy
+
+
+SECRETS = {
+    "--api-key": "write api.key",
+    "--hf-token": "write hub_token",
+    "--ssl-keyfile-password": "key file",
+}
+BEGINNINGS = [
+    (name[:end], remedy)
+    for name, remedy in SECRETS.items()
+    for end in range(len("--hf-t"), len(name) + 1)
+    if name[:end] != "--ssl-keyfile"
+]
+
+
+@pytest.mark.parametrize(("key", "where"), [("advanced_args", "advanced_args[0]"), ("values", "values.x")])
+@pytest.mark.parametrize(("flag", "remedy"), BEGINNINGS)
+def test_no_beginning_of_a_flag_carries_a_secret(
+    base: Path, flag: str, remedy: str, key: str, where: str
+) -> None:
+    """The parser takes beginnings, underscores and values in many forms; the secret's place is told."""
+    folded = f"--{flag[2:].replace('-', '_')}"
+    forms: list[list[str]] = [
+        [flag, "canary"],
+        [f"{flag}=canary"],
+        [folded, "canary"],
+        [f"{folded}=canary"],
+        [f"{flag}.key", "canary"],
+        [f"{flag} canary"],
+    ]
+    for form in forms:
+        (fault,) = _with(base, key, {"x": form} if key == "values" else form)
+        assert fault.where == f"deployment.yml: deployments[0].{where}"
+        assert "would show a secret in every list of processes" in fault.what
+        assert remedy in fault.remedy
+        assert "canary" not in repr(fault)
+
+
+@pytest.mark.parametrize(
+    ("key", "given"),
+    [
+        ("advanced_args", ["--hf-token", 4711]),
+        ("advanced_args", ["--hf-token", "47\n11"]),
+        ("advanced_args", ["--hf-token=47\n11"]),
+        ("advanced_args", ["--hf-token", "--port=4711"]),
+        ("advanced_args", "--hf-token 4711"),
+        ("advanced_args", ["--max-num-seqs 8 --hf-token 4711"]),
+        ("values", {"low_latency_args": ["--hf-token", "47\n11"]}),
+        ("values", {"draft_model": "--hf-token=4711"}),
+        ("values", {"draft_model": "a/b --hf-token 4711"}),
+    ],
+)
+def test_a_secret_behind_its_flag_is_not_shown_by_another_fault(base: Path, key: str, given: object) -> None:
+    """Whatever else is wrong with the secret, its flag alone is told, once."""
+    (fault,) = _with(base, key, given)
+    assert "would show a secret" in fault.what
+    assert "11" not in repr(fault)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--ssl-keyfile", "/srv/key.pem"],
+        ["--ssl_keyfile=/srv/key.pem"],
+        ["--ssl-certfile=/srv/cert.pem"],
+        ["--api-server-count", "2"],
+        ["--hf-overrides", "{}"],
+        ["--tokenizer", "a/b"],
+    ],
+)
+def test_a_flag_that_only_begins_like_a_secret_one_is_fine(base: Path, words: list[str]) -> None:
+    """Whole names of other flags share a beginning with those that carry a secret."""
+    assert _with(base, "advanced_args", words) == ()
+
+
+@pytest.mark.parametrize(
+    ("key", "given", "what"),
+    [
+        ("values", {"draft_model": "a/<value:draft_tokens>"}, "<value:...> refers to a value"),
+        ("values", {"low_latency_args": ["--x", "<value:draft_model>"]}, "<value:...> refers to a value"),
+        ("values", {"draft_model": "a\x07b"}, "one line of text is expected"),
+        ("values", {"low_latency_args": ["a\x1bb"]}, "one line of text is expected"),
+        ("values", {"a\x07b": "c"}, "'a\\x07b' is no name"),
+        ("values", {"<value:a>": "c"}, "'<value:a>' is no name"),
+        ("feature_modes", {"a\x1bb": "c"}, "'a\\x1bb' is no name"),
+    ],
+)
+def test_a_value_is_plain_text_under_a_plain_name(base: Path, key: str, given: object, what: str) -> None:
+    """Neither is read as the recipe's own words, and neither changes the terminal that shows it."""
+    (fault,) = _with(base, key, given)
+    assert what in fault.what
+    assert str(fault).isprintable()
+    catalogue = recipes.load_catalogue()
+    with pytest.raises(SpecError) as refusal:
+        check.check(base, catalogue)
+    assert refusal.value.faults == (fault,)
+
+
+@pytest.mark.parametrize("digits", ["9" * 5000, f"0x{'f' * 5000}", f"-0x{'f' * 5000}"])
+@pytest.mark.parametrize("key", ["dcp: {}", "nodes: {}", "values: {{draft_tokens: {}}}", "api: {{port: {}}}"])
+def test_a_number_beyond_all_sense_is_a_fault(base: Path, key: str, digits: str) -> None:
+    """Python turns no such number into text or back: nothing but a refusal comes of it."""
+    edit(base, API, f"    {key.format(digits)}\n")
+    with pytest.raises(SpecError):
+        check.check(base, recipes.load_catalogue())
+
+
+def _with(folder: Path, key: str, value: object) -> tuple[Fault, ...]:
+    """Return the faults with a key of the entry set to a value."""
+    path = folder / "deployment.yml"
+    data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    data["deployments"][0][key] = value
+    path.write_text(yaml.safe_dump(data, sort_keys=False), encoding="utf-8")
+    return faults(folder)

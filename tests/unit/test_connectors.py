@@ -59,7 +59,7 @@ def test_one_connector_stays_as_it_was_written() -> None:
     assert texts(twice) == [connectors.FLAG, NIXL]
 
 
-@pytest.mark.parametrize("other", ["$CONFIG", "[1]", "{", '"text"'])
+@pytest.mark.parametrize("other", ["$CONFIG", "[1]", "{", '"text"', "[" * 60_000])
 def test_what_is_no_object_is_left_to_vllm(other: str) -> None:
     """We cannot compose what we cannot read."""
     given_ = words(connectors.FLAG, NIXL, connectors.FLAG, other)

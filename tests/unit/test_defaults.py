@@ -9,6 +9,7 @@ import pytest
 
 from kimi_infra.domain.hardware import HardwareProfile
 from kimi_infra.domain.inventory import Choice, PoolChoice
+from kimi_infra.domain.provenance import Origin, Provenance
 from kimi_infra.domain.recipe import (
     Catalogue,
     Constraint,
@@ -231,6 +232,7 @@ def test_a_preset_brings_its_own_placement() -> None:
         dcp=None,
         kv_offload=None,
         args=(),
+        provenance=Provenance(origin=Origin.SEED, source="page"),
     )
     known = catalogue(presets={"fast": preset})
     assert described(known, preset="fast") == ("mi355x", "single_node_tp", 1)

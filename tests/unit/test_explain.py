@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from kimi_infra import cli
+from tests import planted
 
 pytestmark = pytest.mark.fast
 
@@ -66,7 +67,7 @@ def test_an_image_is_found(word: str) -> None:
     code, text = explained(word, *TRAYS)
     assert code == 0
     assert text.startswith("vllm/vllm-openai:kimi-k31\n")
-    assert "moonshotai/Kimi-K3.1-Pro: model.docker_image.nvidia" in text
+    assert "  from  seed: model.docker_image.nvidia (recipe page, Install and Overview)" in text
 
 
 def test_what_was_replaced_is_told_with_its_origin() -> None:
@@ -126,3 +127,50 @@ def test_faults_are_those_of_the_options() -> None:
     """A choice that is refused is not explained, and options beside an inventory have no effect."""
     assert "--strategy: " in refused("load-format", "--hardware", "gb300", "--strategy", "single_node_tp")
     assert "--dcp: an INVENTORY makes this choice itself" in refused("load-format", GB300, "--dcp", "8")
+
+
+def test_a_secret_is_told_by_its_place() -> None:
+    """Where a secret's variable comes from, never the secret; and the key that would bring another."""
+    code, text = explained("VLLM_API_KEY", GB300)
+    assert code == 0
+    assert text.startswith("VLLM_API_KEY=<secret>\n")
+    assert "  from  operator: deployment.yml api.key" in text
+    assert explained("HF_TOKEN", GB300) == (
+        0,
+        "HF_TOKEN is not in this command; it would come with\n  hub_token in deployment.yml\n",
+    )
+
+
+@pytest.mark.parametrize(
+    "where", [("--hardware", "gb300", "--strategy", "pd_cluster"), (str(Path(GB300).with_name("gb300-pd")),)]
+)
+def test_the_router_has_a_command_too(where: tuple[str, ...]) -> None:
+    """A flag of the router in front of the pools is found as one of a node's."""
+    code, text = explained("intra-node-data-parallel-size", *where)
+    assert code == 0
+    assert text.splitlines() == [
+        "--intra-node-data-parallel-size 1",
+        "  on    router",
+        "  from  derived: router of the pools, from their nodes and modes",
+    ]
+
+
+def test_an_image_that_is_still_open_is_shown_as_in_a_command(tmp_path: Path) -> None:
+    """The form is that of every document, not the one in which an inventory asks for it."""
+    folder = planted.laid("base", tmp_path)
+    file = folder / "deployment.yml"
+    text = file.read_text(encoding="utf-8").replace(
+        "name: vllm/vllm-openai:kimi-k31", 'name: "<fill in: which>"'
+    )
+    file.write_text(text, encoding="utf-8")
+    code, shown = explained("image", str(folder))
+    assert code == 0
+    assert shown.splitlines()[0] == "<operator: which>"
+
+
+@pytest.mark.parametrize("name", ["vllm/vllm-openai:kimi-k31", "image"])
+def test_an_image_of_an_inventory_is_found_by_its_name_and_shown_as_pinned(name: str, tmp_path: Path) -> None:
+    """What hosts run is the digest; what an operator knows is the tag."""
+    code, shown = explained(name, str(planted.laid("base", tmp_path)))
+    assert code == 0
+    assert shown.splitlines()[0].startswith("vllm/vllm-openai@sha256:6105d6cc")

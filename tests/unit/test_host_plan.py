@@ -9,6 +9,7 @@ import pytest
 
 from kimi_infra.config import recipes
 from kimi_infra.domain.inventory import Api, Deployment, Mount, Offload, Ports, Timeouts
+from kimi_infra.domain.launch import Flag
 from kimi_infra.domain.plan import DeploymentPlan
 from kimi_infra.domain.provenance import Origin
 from kimi_infra.errors import SpecError
@@ -182,11 +183,13 @@ def test_every_node_that_serves_has_the_apis_port() -> None:
 
 
 def test_the_seeds_hour_is_a_floor_on_every_accelerator() -> None:
-    """Where the recipe sets no deadline the seed's is added with its origin; the lab keeps its own."""
+    """Where the recipe sets no deadline an hour is added: the seed vouches for NVIDIA's alone."""
     for hardware, strategy, nodes in (("mi355x", "single_node_tp", 1), ("810e", "multi_node_tep", 2)):
         found = plan(examples.engine(hardware, strategy, nodes))
         (entry,) = [it for it in found.ranks[0].env if it.name == "VLLM_ENGINE_READY_TIMEOUT_S"]
-        assert (entry.value, entry.provenance.origin) == ("3600", Origin.SEED)
+        assert (entry.value, entry.provenance.origin) == ("3600", Origin.DERIVED)
+        assert "seed's value for NVIDIA" in entry.provenance.source
+        assert "floor" in entry.provenance.source
         assert found.budget.engine_ready == 3600
     lab = examples.engine("lab-cpu", "multi_node_tp", 2, model="kimi-infra/lab-tiny", features=())
     assert plan(lab).budget.engine_ready == 300
@@ -219,8 +222,8 @@ def test_accelerators_are_given_as_their_profile_says(
     found = plan(deployment)
     container = found.ranks[0].container
     assert (container.devices, container.capabilities) == (devices, capabilities)
-    assert sum("--privileged" in difference for difference in found.differences) == 1
-    assert ("CDI" in found.differences[1]) == (not capabilities and len(devices) == 1)
+    (rights,) = [difference for difference in found.differences if "--privileged" in difference]
+    assert ("CDI" in rights) == (devices[0] == "nvidia.com/gpu=all")
 
 
 def test_a_cluster_is_one_plan_of_both_pools() -> None:
@@ -342,3 +345,89 @@ def test_origins_are_counted_once_for_all_ranks() -> None:
 def _places(option: str) -> list[int]:
     argv = docker.run_argv(plan().ranks[0])
     return [place for place, word in enumerate(argv) if word == option]
+
+
+@pytest.mark.parametrize(
+    ("port", "tray", "purpose"),
+    [
+        (8001, 0, "API of prefill"),
+        (8002, 3, "API of decode"),
+        (29550, 2, "data-parallel ranks of decode"),
+        (5567, 4, "KV transfer (NIXL)"),
+    ],
+)
+def test_a_port_of_the_plan_is_not_the_one_of_ssh(port: int, tray: int, purpose: str) -> None:
+    """A host's sshd listens before any engine: no port that the recipe or the plan chooses is its own."""
+    hosts = list(examples.cluster().hosts)
+    hosts[tray] = replace(hosts[tray], port=port)
+    with pytest.raises(SpecError) as caught:
+        plan(examples.cluster(hosts=tuple(hosts)))
+    (fault,) = caught.value.faults
+    assert fault.what == f"on {hosts[tray].name} one port is for SSH and for {purpose}"
+    assert fault.got == str(port)
+    assert f"ansible_port of {hosts[tray].name}" in fault.remedy
+
+
+def test_ssh_is_no_port_that_the_plan_listens_on() -> None:
+    """It is taken by right: what looks for foreign listeners is not told of it."""
+    assert not any(port.purpose == "SSH" for port in plan().ports)
+
+
+def test_an_api_that_is_reached_over_ipv6_listens_there() -> None:
+    """Untold, vLLM takes IPv4: a router comes by the engine's address, clients by the one of SSH."""
+    pools = tuple(replace(it, engine_address=f"fd00::{it.address[-1]}") for it in examples.cluster().hosts)
+    engines = {
+        "older": (examples.deployment(), [[], []]),
+        "cluster": (examples.cluster(hosts=pools), [["::"], [], *[["::"]] * 4]),
+        "management": (
+            examples.deployment(hosts=(examples.host(0, address="fd00::1"), examples.host(1))),
+            [["::"], []],
+        ),
+        "worker": (
+            examples.deployment(hosts=(examples.host(0), examples.host(1, address="fd00::1"))),
+            [[], []],
+        ),
+    }
+    for wanted, hosts in engines.values():
+        found = plan(wanted)
+        assert [values(found, place, "--host") for place in range(len(found.ranks))] == hosts
+        told = [line for line in found.differences if line.startswith("--host ")]
+        assert [line.partition(": ")[0] for line in told] == (["--host ::"] if ["::"] in hosts else [])
+        assert all("listens on IPv4 alone" in line for line in told)
+
+
+def test_a_value_of_the_image_is_refused_beside_its_name() -> None:
+    """Hosts run what image.name says: the same thing said twice would be said in vain."""
+    wanted = examples.engine("810e", "multi_node_tep", 2, values={"image_810e": "reg.example/sail:1"})
+    with pytest.raises(SpecError) as caught:
+        plan(wanted)
+    (fault,) = caught.value.faults
+    assert fault.where == "deployment.yml: values.image_810e of kimi"
+    assert "image.name says it" in fault.what
+    assert fault.got == "reg.example/sail:1"
+
+
+def test_values_of_a_command_are_no_images() -> None:
+    """Neither in the plan's own connector, beside another one, as no word nor as an image's by chance."""
+    tier = {"kv_offload": "simple", "values": {"kv_offload_bytes": "1073741824"}}
+    assert plan(examples.cluster(choice=replace(examples.cluster().choice, **tier))).ranks  # type: ignore[arg-type]
+    for model in ("vllm", "vllm/vllm-openai:kimi-k31"):
+        given: dict[str, str | tuple[str, ...]] = {"draft_model": model, "draft_tokens": "3"}
+        wanted = examples.engine("b300", "single_node_tp", 1, features=("spec_decoding",), values=given)
+        assert plan(wanted).ranks
+    given = {"low_latency_args": ()}
+    wanted = examples.engine("b300", "single_node_tp", 1, features=("low_latency_decode",), values=given)
+    assert plan(wanted).ranks
+
+
+def test_a_number_beyond_all_sense_is_refused() -> None:
+    """Of more digits than Python reads the fault shows a few."""
+    wanted, catalogue = examples.engine("b300", "single_node_tp", 1), recipes.load_catalogue()
+    (launch,) = (resolution := resolve.resolve(catalogue, wanted.choice)).launches
+    size = Flag(tokens=("--tensor-parallel-size", "9" * 5000), provenance=launch.flags[0].provenance)
+    flags = tuple(size if flag.name == size.name else flag for flag in launch.flags)
+    huge = replace(resolution, launches=(replace(launch, flags=flags),))
+    with pytest.raises(SpecError) as caught:
+        host.plan(wanted, catalogue.hardware("b300"), huge, {})
+    (fault,) = caught.value.faults
+    assert (fault.where, fault.got) == ("--tensor-parallel-size", "999999999..., 5000 digits")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import os
 import pathlib
 import shutil
 from collections.abc import Callable
@@ -275,24 +276,29 @@ def test_all_kinds_of_faults_at_once(tmp_path: pathlib.Path) -> None:
 
 
 def test_a_recipe_is_read_at_its_first_lookup(tmp_path: pathlib.Path) -> None:
-    """Listing reads none; a recipe with a wrong type raises each time it is asked for, the others work."""
-    root = catalogue(tmp_path, f"models/{GLACIER}", put("model", "base_args", value="--a"))
-    (root / "models" / "acme" / "Ash.yaml").write_text("meta: [", encoding="utf-8")
+    """Listing reads none; one of which nothing can be used raises each time it is asked for, others work."""
+    root = catalogue(tmp_path, f"models/{GLACIER}", put("modle", value=1))
+    for name, text in (("Ash", "meta: ["), ("Bark", "- a list\n"), ("Cinder", "modle: {}\n")):
+        (root / "models" / "acme" / f"{name}.yaml").write_text(text, encoding="utf-8")
     warned: list[Fault] = []
     read = recipes.open_catalogue(root, warned.append)
-    assert list(read.recipes) == ["acme/Ash", GLACIER, MURMUR, PEBBLE]
-    assert len(read.recipes) == 4
+    assert list(read.recipes) == ["acme/Ash", "acme/Bark", "acme/Cinder", GLACIER, MURMUR, PEBBLE]
+    assert len(read.recipes) == 6
     assert "acme/Ash" in read.recipes
-    for _ in range(2):
-        with pytest.raises(
-            SpecError, match=r"models/acme/Glacier-72B.yaml: model.base_args: Input should be a"
-        ):
-            read.recipe(GLACIER)
+    assert warned == []
+    for name, said in (
+        ("Ash", "not YAML"),
+        ("Bark", "Input should be a valid dictionary"),
+        ("Cinder", "model: missing key"),
+    ):
+        for _ in range(2):
+            with pytest.raises(SpecError, match=rf"models/acme/{name}.yaml: .*{said}"):
+                read.recipe(f"acme/{name}")
     with pytest.raises(SpecError, match="no such model is known"):
         read.recipe("acme/Fire")
     assert read.recipe(PEBBLE) == expected_shared.PEBBLE
     assert read.recipe(PEBBLE) is read.recipe(PEBBLE)
-    assert warned == []
+    assert [fault.where for fault in warned] == ["models/acme/Cinder.yaml: modle"]
 
 
 def test_what_the_page_ignores_is_said_and_ignored(tmp_path: pathlib.Path) -> None:
@@ -330,7 +336,7 @@ def test_what_the_page_ignores_is_said_and_ignored(tmp_path: pathlib.Path) -> No
     "name", ["taxonomy", "strategies/pd_cluster", "kv_store/kv_store_centralized_mooncake"]
 )
 def test_what_recipes_share_is_held_at_once(tmp_path: pathlib.Path, name: str) -> None:
-    """A wrong type there stops even a lazy catalogue; an unknown key is only said."""
+    """Unknown keys and wrong types there are only said; a file that is no mapping stops every reading."""
 
     def opened(change: Callable[[Any], None]) -> list[Fault]:
         shutil.rmtree(tmp_path / "catalogue", ignore_errors=True)
@@ -340,8 +346,64 @@ def test_what_recipes_share_is_held_at_once(tmp_path: pathlib.Path, name: str) -
 
     (said,) = opened(put("colour", value="blue"))
     assert str(said).startswith(f"{name}.yaml: colour: unknown key; ")
-    with pytest.raises(SpecError, match=f"{name}.yaml: x-provenance: Input should be a valid dict"):
-        opened(put("x-provenance", value=5))
+    (said,) = opened(put("x-provenance", value=5))
+    assert str(said).startswith(f"{name}.yaml: x-provenance: Input should be a valid dict")
+    root = tmp_path / "catalogue"
+    (root / f"{name}.yaml").write_text("5\n", encoding="utf-8")
+    with pytest.raises(SpecError, match=f"{name}.yaml: Input should be a valid dict"):
+        recipes.open_catalogue(root, lambda _: None)
+
+
+def _pipe(file: pathlib.Path) -> None:
+    os.mkfifo(file)
+
+
+def _device(file: pathlib.Path) -> None:
+    file.symlink_to("/dev/zero")
+
+
+def _large(file: pathlib.Path) -> None:
+    with file.open("wb") as stream:
+        stream.truncate((4 << 20) + 1)
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (_pipe, "not a regular file"),
+        (_device, "not a regular file"),
+        (pathlib.Path.mkdir, "not a regular file"),
+        (lambda file: file.symlink_to(file), "too many levels of symbolic links"),
+        (_large, "more than 4194304 bytes"),
+        (lambda file: file.write_bytes(b"\xff"), "not UTF-8"),
+    ],
+    ids=["pipe", "device", "folder", "loop", "large", "bytes"],
+)
+@pytest.mark.parametrize("name", ["taxonomy", "strategies/zz", "kv_store/zz", "models/acme/Zz"])
+def test_a_file_that_cannot_be_read_whole(
+    tmp_path: pathlib.Path, name: str, make: Callable[[pathlib.Path], object], why: str
+) -> None:
+    """Nothing is waited for, nor read without end: the file is named with what it is."""
+    root = catalogue(tmp_path, f"models/{GLACIER}", lambda _: None)
+    file = root / f"{name}.yaml"
+    file.unlink(missing_ok=True)
+    make(file)
+    told = f"{name}.yaml: the file cannot be read: {why}; put a UTF-8 text file there"
+    assert told in refused(root)
+    with pytest.raises(SpecError) as caught:
+        recipes.open_catalogue(root, lambda _: None).recipe("acme/Zz")
+    assert told in map(str, caught.value.faults) or not name.startswith(("taxonomy", "models"))
+
+
+def test_a_file_may_be_elsewhere_and_large(tmp_path: pathlib.Path) -> None:
+    """A link to a regular file is followed, and a comment of some megabytes is read over."""
+    root = catalogue(tmp_path, f"models/{GLACIER}", lambda _: None)
+    file = root / "models" / f"{PEBBLE}.yaml"
+    text = file.read_bytes()
+    (tmp_path / "pebble").write_bytes(text + b"#" * ((4 << 20) - len(text)))
+    file.unlink()
+    file.symlink_to(tmp_path / "pebble")
+    assert recipes.read_catalogue(root).recipe(PEBBLE) == expected_shared.PEBBLE
 
 
 def test_a_folder_without_recipes_is_no_catalogue(tmp_path: pathlib.Path) -> None:
@@ -355,8 +417,37 @@ def test_a_catalogue_of_models_and_a_taxonomy_alone_loads(tmp_path: pathlib.Path
     for name in ("strategies", "kv_store"):
         shutil.rmtree(root / name)
     (root / "models" / "acme" / "Glacier-72B.yaml").unlink()
-    taxonomy = content("taxonomy")
-    del taxonomy["kv_offload"]
+    taxonomy = {**content("taxonomy")}
+    del taxonomy["kv_offload"], taxonomy["x-provenance"]
     (root / "taxonomy.yaml").write_text(yaml.safe_dump(taxonomy), encoding="utf-8")
     read = recipes.read_catalogue(root)
     assert (read.strategies, read.kv_stores, read.kv_options) == ({}, {}, {})
+
+
+def test_an_origin_of_nothing(tmp_path: pathlib.Path) -> None:
+    """A path that leads nowhere would leave its value to the default: it is told, once all else is right."""
+
+    def misspell(data: Any) -> None:
+        data["x-provenance"]["variants.fb8"] = data["x-provenance"].pop("variants.fp8")
+
+    root = catalogue(tmp_path, f"models/{GLACIER}", misspell)
+    expected = (
+        'models/acme/Glacier-72B.yaml: x-provenance["variants.fb8"]: '
+        "nothing in this file is at this path; did you mean fp8?"
+    )
+    with pytest.raises(SpecError) as caught:
+        recipes.read_catalogue(root)
+    assert [str(fault) for fault in caught.value.faults] == [expected]
+    with pytest.raises(SpecError) as caught:
+        recipes.judged_catalogue(root).recipe("acme/Glacier-72B")
+    assert [str(fault) for fault in caught.value.faults] == [expected]
+
+
+def test_a_recipe_without_features_names_none(tmp_path: pathlib.Path) -> None:
+    """A feature that a recipe switches off has to be one of its own, also when it has none at all."""
+    root = catalogue(tmp_path, f"models/{PEBBLE}", put("opt_in_features", value=["drafts"]))
+    (fault,) = refused(root)
+    assert fault == (
+        f"models/{PEBBLE}.yaml: opt_in_features[0]: no such feature is known (got drafts); "
+        "leave it out: there is none"
+    )

@@ -26,7 +26,9 @@ def late(asked: Choice, **recipe: Any) -> list[str]:
     catalogue = plain(**recipe)
     laid = presets.expanded(catalogue, asked)
     assert refusals.faults(catalogue, laid) == ()
-    return [str(fault) for fault in refusals.after(laid, compose.compose(catalogue, laid, strict=True))]
+    return [
+        str(fault) for fault in refusals.after(catalogue, laid, compose.compose(catalogue, laid, strict=True))
+    ]
 
 
 def connectors(found: Resolution, role: str) -> list[str]:
@@ -126,14 +128,47 @@ def test_two_spellings_that_contradict(changes: dict[str, Any], recipe: dict[str
         ("--max-num-seqs 8", ("--max_num_seqs=8",)),  # the same said twice
         ("-ac.backend X", ("-ac.other", "Y")),  # two keys of one object
         ("--enable-x", ("--no-enable-y",)),
-        ("x y", ("--a", "x", "x")),  # words that are no flags
-        ("--a x x", ("--a=x",)),
+        ("x y", ("--own", "x", "x")),  # words that are no flags
+        ("--own x x", ("--own=x",)),
         ("--decode-context-parallel-size many", ()),  # no number: vLLM says so itself
     ],
 )
 def test_spellings_that_agree(base: str, added: tuple[str, ...]) -> None:
     """What does not contradict is not refused."""
     assert late(choice("plain", advanced_args=added), base=Settings(args=words(base))) == []
+
+
+@pytest.mark.parametrize(
+    ("base", "added", "whole"),
+    [
+        ("--load-format x", ("--load-form", "y"), "--load-format"),
+        ("--load-format x", ("--load_f=y",), "--load-format"),
+        ("--kernels", ("--no-ker",), "--kernels"),
+        ("-ac.backend X", ("--attention-conf.backend", "Y"), "--attention-config"),
+        ("x", ("--max-num-se", "8", "--max-num-seqs", "9"), "--max-num-seqs"),  # another one of his own
+    ],
+)
+def test_a_beginning_of_a_flag_in_the_command(base: str, added: tuple[str, ...], whole: str) -> None:
+    """VLLM takes it for the whole flag, the public rules do not: two of them would stand in the command."""
+    told = (
+        f"this is a mere beginning of {whole}, for which vLLM may take it "
+        f"(got {added[0].partition('=')[0]}); spell the flag out"
+    )
+    one = Settings(args=words(base))
+    assert late(choice("plain", advanced_args=added), base=one) == [f"advanced_args: {told}"]
+
+
+@pytest.mark.parametrize(
+    ("base", "own"),
+    [
+        ("--tokenizer-mode slow", "--tokenizer"),
+        ("--kv-cache-dtype-skip-layers 1", "--kv-cache-dtype"),
+        ("--reasoning-parser-plugin x", "--reasoning_parser=y"),
+    ],
+)
+def test_a_whole_flag_that_begins_another(base: str, own: str) -> None:
+    """It is a flag of its own, and the recipe's stays what it is."""
+    assert late(choice("plain", advanced_args=(own, "x")), base=Settings(args=words(base))) == []
 
 
 def test_context_parallelism_must_divide_each_pool() -> None:

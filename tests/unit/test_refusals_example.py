@@ -201,6 +201,7 @@ DESCRIBED = Recipe(
             dcp=8,
             kv_offload="simple",
             args=(),
+            provenance=HERE,
         )
     },
     dcp=ContextParallel(sizes=(8,), args=words("--dcp-comm-backend a2a")),
@@ -253,7 +254,7 @@ def told(asked: Choice, catalogue: Catalogue = CATALOGUE) -> list[str]:
         choice(hardware="vr200", strategy="multi_node_tp", nodes=2, accept_preview=True),
         choice(hardware="ppu", strategy="multi_node_tep", nodes=4),
         choice(hardware="mi355x", preset="tuned", features=("draft",), dcp=8, kv_offload="simple"),
-        choice(preset="baseline", values={"draft_model": "org/draft", "tuned_args": ()}),
+        choice(preset="baseline"),
         choice("plain", dcp=8),
         choice("plain", strategy="multi_node_dep", nodes=2, hardware="h200"),
         choice("plain", variant="small", hardware="gb300", strategy="pd_cluster", nodes=2),

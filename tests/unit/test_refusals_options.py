@@ -88,9 +88,21 @@ def test_a_preset_decides_its_own_fields() -> None:
         (
             "preset: preset tuned sets hardware mi355x and kv_offload simple, and hardware b300 and no "
             "kv_offload "
-            "was chosen (got tuned); choose hardware mi355x and kv_offload simple, or leave preset out"
+            "was chosen (got tuned); choose hardware mi355x, strategy single_node_tp, nodes 1 and "
+            "kv_offload simple, or leave preset out"
         ),
     ]
+    # A strategy that the preset asks for was typed by nobody, nor were its features and sizes.
+    elsewhere = {"preset": "tuned", "features": ("tools", "draft"), "dcp": 8, "kv_offload": "simple"}
+    for hardware in ("gb300", "ppu"):
+        assert told(choice(**elsewhere, hardware=hardware)) == [
+            (
+                f"preset: preset tuned sets hardware mi355x, and hardware {hardware} was chosen (got tuned); "
+                "choose hardware mi355x, strategy single_node_tp and nodes 1, or leave preset out"
+            )
+        ]
+    own = choice(**elsewhere, hardware="ppu", strategy="single_node_tep")
+    assert [line.partition(":")[0] for line in told(own)] == ["strategy", "preset"]
     laid: dict[str, Any] = {"preset": "tuned", "hardware": "mi355x", "dcp": 8, "kv_offload": "simple"}
     assert [line.partition(":")[0] for line in told(choice(**laid, nodes=2))] == ["nodes", "preset"]
     assert [line.partition(":")[0] for line in told(choice(**laid, nodes=0))] == ["nodes"]
@@ -111,6 +123,11 @@ def test_a_preset_decides_its_own_fields() -> None:
         ),
         ({"dcp": 16}, {}, "dcp: dcp 16 is not offered (got 16); give 8"),
         ({"dcp": 0}, {}, "dcp: dcp 0 is not offered (got 0); give 8"),
+        (
+            {"dcp": 16, "variant": "small", "hardware": "gb300"},  # TP4, which 8 does not divide
+            {},
+            "dcp: dcp 16 is not offered (got 16); leave dcp out",
+        ),
         (
             {"variant": "small", "hardware": "gb300"},
             {},
@@ -148,6 +165,19 @@ def test_a_size_that_is_not_offered_is_told_with_what_is_said_of_it() -> None:
         assert told(choice(**placed, dcp=4)) == [
             "dcp: dcp 4 is not offered (seed: beside plain TP) (got 4); give 8"
         ]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"strategy": "single_node_tep"},
+        {"hardware": "ppu", "strategy": "multi_node_tep", "nodes": 2},
+        {"hardware": "gb300", "strategy": "pd_cluster", "nodes": 6, "pools": example.POOLS},
+    ],
+)
+def test_no_size_is_advised_where_none_is_taken(changes: dict[str, Any]) -> None:
+    """The offered size would be refused by a rule in its turn."""
+    assert told(choice(**changes, dcp=16))[0].endswith("(got 16); leave dcp out")
 
 
 def test_a_size_that_does_not_divide_is_not_told_of_a_placement_that_is_refused() -> None:

@@ -64,8 +64,35 @@ pytestmark = pytest.mark.fast
     ],
 )
 def test_hardware_that_is_not_offered(changes: dict[str, Any], recipe: dict[str, Any], fault: str) -> None:
-    """The reason is told with the nearest hardware that works, and nothing about strategy or nodes."""
-    assert told(choice("plain", **{"nodes": 5, **changes}), plain(**recipe)) == [fault]
+    """The reason is told with the nearest hardware that works, and nothing that follows from it."""
+    assert told(choice("plain", **changes), plain(**recipe)) == [fault]
+
+
+@pytest.mark.parametrize(
+    ("asked", "fault"),
+    [
+        (
+            choice("plain", nodes=5),
+            "5 nodes do not fit strategy single_node_tp (got 5); give 1, or choose a multi-node strategy",
+        ),
+        (
+            choice("plain", strategy="multi_node_tp"),
+            "1 node does not fit strategy multi_node_tp (got 1); give at least 2",
+        ),
+        (
+            choice(strategy="multi_node_tep", nodes=3),
+            "3 nodes do not fit strategy multi_node_tep (got 3); give 2 or 4",
+        ),
+        (choice(strategy="pd_cluster", nodes=5), None),  # pools need hardware to be judged
+        (choice("plain", strategy="multi_node_tp", nodes=9), None),
+    ],
+)
+@pytest.mark.parametrize("hardware", ["b30", "npu"])
+def test_nodes_are_judged_whatever_the_hardware(asked: Choice, fault: str | None, hardware: str) -> None:
+    """A number that no hardware makes right is told beside hardware that is unknown or not offered."""
+    found = told(dataclasses.replace(asked, hardware=hardware))
+    assert [line.partition(":")[0] for line in found] == ["hardware", *(["nodes"] if fault else [])]
+    assert found[1:] == ([f"nodes: {fault}"] if fault else [])
 
 
 @pytest.mark.parametrize(
@@ -92,7 +119,8 @@ def test_hardware_that_is_offered_after_all(changes: dict[str, Any], recipe: dic
             {},
             (
                 "strategy: org/plain does not offer strategy multi_node_tp_pp (got multi_node_tp_pp); "
-                "choose multi_node_tp or multi_node_tep or multi_node_dep"
+                "choose multi_node_tp with 2 nodes or multi_node_tep with 2 nodes "
+                "or multi_node_dep with 2 nodes"
             ),
         ),
         (
@@ -100,7 +128,8 @@ def test_hardware_that_is_offered_after_all(changes: dict[str, Any], recipe: dic
             {"strategy_hardware": {"single_node_tp": {"blackwell": "unsupported"}}},
             (
                 "strategy: strategy single_node_tp is not supported on hardware b300 (got single_node_tp); "
-                "choose multi_node_tp or single_node_tep or single_node_dep"
+                "choose multi_node_tp with 2 nodes or single_node_tep with 1 node "
+                "or single_node_dep with 1 node"
             ),
         ),
         (
@@ -109,7 +138,8 @@ def test_hardware_that_is_offered_after_all(changes: dict[str, Any], recipe: dic
             (
                 "strategy: strategy multi_node_tp_pp is not supported on hardware b300 (got "
                 "multi_node_tp_pp); "
-                "choose multi_node_tp or multi_node_tep or multi_node_dep"
+                "choose multi_node_tp with 2 nodes or multi_node_tep with 2 nodes "
+                "or multi_node_dep with 2 nodes"
             ),
         ),
         (
@@ -117,7 +147,7 @@ def test_hardware_that_is_offered_after_all(changes: dict[str, Any], recipe: dic
             {"strategies": ("ghost", "single_node_tp")},
             (
                 "strategy: org/plain offers strategy ghost, and the catalogue has no file of it (got ghost); "
-                "choose single_node_tp"
+                "choose single_node_tp with 1 node"
             ),
         ),
         (
@@ -235,7 +265,7 @@ def test_a_public_recipe_is_held_to_its_rules(
             choice(strategy="single_node_dep"),
             (
                 "strategy: org/described does not offer strategy single_node_dep (got single_node_dep); "
-                "choose single_node_tp or single_node_tep"
+                "choose single_node_tp with 1 node or single_node_tep with 1 node"
             ),
         ),
         (

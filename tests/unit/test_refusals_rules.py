@@ -75,7 +75,7 @@ def ruled(*rules: Rule) -> Catalogue:
                 (
                     "features[0]: feature latency needs strategy single_node_tp or multi_node_tp, and "
                     "single_node_tep was chosen (seed: no experts) (got single_node_tep); "
-                    "choose strategy multi_node_tp"
+                    "choose strategy multi_node_tp with 2 nodes"
                 ),
             ],
         ),
@@ -155,7 +155,7 @@ def test_features_that_are_on_by_default_count() -> None:
             (
                 "variant: variant small needs strategy multi_node_tp, and single_node_tp was chosen (ours: "
                 "test) "
-                "(got single_node_tp); choose strategy multi_node_tp"
+                "(got single_node_tp); choose strategy multi_node_tp with 2 nodes"
             ),
         ),
         (

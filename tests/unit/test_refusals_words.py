@@ -6,10 +6,14 @@ from typing import Any
 
 import pytest
 
+from kimi_infra.config import values as config_values
+from kimi_infra.domain.recipe import HardwareOverride, Value, Variant
+from tests.unit import test_refusals_example as example
 from tests.unit.test_refusals_example import POOLS, choice, told
 
 pytestmark = pytest.mark.fast
 
+API = "leave it out: the plan's checks and its router would look for the API elsewhere"
 PLANNED = "the plan itself decides this flag"
 
 
@@ -19,7 +23,6 @@ PLANNED = "the plan itself decides this flag"
         ("--tensor-parallel-size", "choose strategy and nodes instead"),
         ("-tp", "choose strategy and nodes instead"),
         ("--tensor_parallel_size", "choose strategy and nodes instead"),
-        ("--tensor-par", "choose strategy and nodes instead"),  # vLLM takes a beginning for the whole
         ("--pipeline-parallel-size=2", "choose strategy and nodes instead"),
         ("-pp", "choose strategy and nodes instead"),
         ("--data-parallel-size", "choose strategy, nodes or pools instead"),
@@ -44,6 +47,14 @@ PLANNED = "the plan itself decides this flag"
         ("--served-model-name", "leave it out: the plan gives the model's own id"),
         ("--shutdown-timeout", "leave it out: the unit's deadlines rest on the plan's"),
         ("--model", "set model instead"),
+        *(
+            (word, API)
+            for word in ("--host=::", "--uds", "--ssl-keyfile", "--ssl_certfile", "--ssl-ca-certs")
+        ),
+        *((word, API) for word in ("--root-path", "--grpc")),
+        ("--grpc-port", "leave it out: the plan keeps no such port free, and no firewall rule knows it"),
+        ("--api-server-count", "leave it out: which nodes hold an API, and how many, is the plan's"),
+        ("-asc", "leave it out: which nodes hold an API, and how many, is the plan's"),
         ("--config", "write its options as words: what is in the file is not seen"),
     ],
 )
@@ -59,12 +70,133 @@ def test_a_flag_that_the_plan_decides(word: str, remedy: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("word", "whole"),
+    [
+        ("--nnode", "--nnodes"),
+        ("--tens", "--tensor-parallel-size"),
+        ("--tensor_par=2", "--tensor-parallel-size"),
+        ("--hea", "--headless"),
+        ("--por", "--port"),
+        ("--pi", "--pipeline-parallel-size"),
+        ("--shut", "--shutdown-timeout"),
+        ("--serv", "--served-model-name"),
+        ("--data-par", "--data-parallel-..."),
+        ("--hos", "--host"),
+        ("--ssl", "--ssl-..."),
+        ("--kv-tr", "--kv-transfer-config"),  # whoever gives the connector: checks look for its whole name
+        ("--kv-tr.kv_role", "--kv-transfer-config"),
+        ("--no-enable-exp", "--enable-expert-parallel"),
+        ("--enable-pref", "--enable-prefix-caching"),
+        ("--no-enable-prefix", "--enable-prefix-caching"),
+        ("-t", "-tp"),
+        ("-as", "-asc"),
+    ],
+)
+def test_a_beginning_of_a_flag_that_a_check_knows(word: str, whole: str) -> None:
+    """VLLM takes any beginning that is no other flag's for the whole, down to one letter."""
+    fault = (
+        f"this is a mere beginning of {whole}, for which vLLM may take it "
+        f"(got {word.partition('=')[0]}); spell the flag out"
+    )
+    assert told(choice(advanced_args=(word, "1"))) == [f"advanced_args[0]: {fault}"]
+    assert told(choice(values={"tuned_args": ("--own", word)})) == [f"values.tuned_args[1]: {fault}"]
+
+
+def test_a_beginning_of_a_flag_that_a_rule_names() -> None:
+    """A rule on flags cannot be passed by a shortened spelling."""
+    no_eager = example.rule({"variant": "default"}, "ours: test", excludes={"flags": "--enforce-eager"})
+    catalogue = example.plain(rules=(no_eager,))
+    assert told(choice("plain", advanced_args=("--enforce",)), catalogue) == [
+        (
+            "advanced_args[0]: this is a mere beginning of --enforce-eager, for which vLLM may take it "
+            "(got --enforce); spell the flag out"
+        )
+    ]
+    assert told(choice("plain", advanced_args=("--enforce",))) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("$HOME", "${HOME}", "$_x", "$HEAD_IP", "$IFACE_NAME"),
+        *("tcp://$HEAD_IP:1", "a,$DECODE_NODE_12", "$PREFILL_DP_RPC_PORT", "http://$ROUTER_HOST"),
+    ],
+)
+def test_a_word_in_whose_place_something_is_put(text: str) -> None:
+    """A shell and systemd read a variable differently, and the plan replaces the page's placeholders."""
+    fault = (
+        "what stands here would differ: a shell or the plan puts something in its place "
+        f"(got {text}); write what it stands for"
+    )
+    assert told(choice(advanced_args=("--own", text))) == [f"advanced_args[1]: {fault}"]
+    assert told(choice(values={"tuned_args": ("--own", text)})) == [f"values.tuned_args[1]: {fault}"]
+    assert told(choice(values={"draft_model": text})) == [f"values.draft_model: {fault}"]
+
+
+@pytest.mark.parametrize("text", ["a$HOME", "$", "$1", "$$HOME", "$HEAD_IPS/x", "$(id)", "<value", "a<b>"])
+def test_a_word_that_stays_what_it_is(text: str) -> None:
+    """It is quoted for each target."""
+    assert told(choice(advanced_args=("--own", text), values={"draft_model": text})) == []
+
+
+@pytest.mark.parametrize("mark", ["<operator: what; where>", "<measured: what>", "<value:draft_model>"])
+@pytest.mark.parametrize("form", ["{}", "--own={}", '{{"model":"{}"}}'])
+def test_a_placeholder_inside_a_word(mark: str, form: str) -> None:
+    """It would be filled in, or be taken for what is still to be given."""
+    text = form.format(mark)
+    fault = f"this is still the placeholder (got {text}); give what it asks for"
+    assert told(choice(advanced_args=("--own", text))) == [f"advanced_args[1]: {fault}"]
+    if not text.startswith("-"):
+        assert told(choice(values={"draft_model": text})) == [f"values.draft_model: {fault}"]
+
+
+IMAGED: dict[str, Any] = {
+    "images": {"amd": "<value:image>"},
+    "variants": {
+        "default": Variant(hardware_overrides={"b300": HardwareOverride(image="reg.example/a:<value:tag>")})
+    },
+    "values": {name: Value(name=name, what=f"the {name}", find="its card") for name in ("image", "tag")},
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("image", "vllm/vllm-openai"),
+        ("image", "vllm/vllm-openai@sha256:" + "0" * 64),
+        ("image", "Vllm/x:1"),
+        ("image", "https://reg.example/a:1"),
+        ("tag", "a b"),
+        ("tag", "v1:2"),
+    ],
+)
+def test_a_value_that_makes_no_image(name: str, given: str) -> None:
+    """What names an image is held to what a deployment's own image.name is held to."""
+    assert told(choice("plain", values={name: given}), example.plain(**IMAGED)) == [
+        (
+            f"values.{name}: the {name}: not an image name with a tag (got {given}); "
+            "write for example vllm/vllm-openai:kimi-k31"
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    "text", ["vllm/vllm-openai:1", "reg.example:5000/a/b:v1.2", "a:1", "a", "A:1", "a@b:1"]
+)
+def test_an_image_is_judged_as_a_deployments_own(text: str) -> None:
+    """Both accept the same names."""
+    own = bool(config_values._IMAGE.fullmatch(text))
+    found = told(choice("plain", values={"image": text, "tag": "1"}), example.plain(**IMAGED))
+    assert (found == []) is own
+
+
+@pytest.mark.parametrize(
     "words",
     [
         ("--max-num-seqs", "8", "--enable-prefix-caching"),
         ("--enable-ep-weight-filter", "--mm-encoder-tp-mode", "data", "-O3", "--modes", "x"),
         ("--kv-transfer-config", "{}", "--kv-offloading-size", "8"),  # nobody else gives a connector
-        ("--model-loader-extra-config", '{"concurrency":8}', "--host", "0.0.0.0", "--portal"),  # noqa: S104
+        ("--model-loader-extra-config", '{"concurrency":8}', "--portal"),
     ],
 )
 def test_other_flags_are_the_operators_own(words: tuple[str, ...]) -> None:

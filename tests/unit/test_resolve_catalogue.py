@@ -45,7 +45,7 @@ def test_all_faults_of_all_files_at_once(tmp_path: pathlib.Path) -> None:
         f"{name}: name: the key is given twice, in lines 1 and 2; keep one of them",
         f"{name}: deploy_type: Input should be {kinds} (got three_nodes); {hint}",
         f"{model}: variants.default.precision: missing key; give it, as docs/recipes.md says",
-        f"{model}: {minimum}: Input should be a valid integer (got much); {hint}",
+        f"{model}: {minimum}: Input should be a valid number (got much); {hint}",
         (f'{model}: x-provenance["model.base_args"]: the origin is none of {allowed} (got hearsay); {hint}'),
         f"{model}: hardware_overides: unknown key; did you mean hardware_overrides?",
     ]

@@ -122,7 +122,23 @@ def test_without_a_recipe_names_are_held_to_the_whole_catalogue() -> None:
         "nodes: an engine needs at least one node (got 0); give at least 1",
         "kv_offload: no such KV offload is known (got simpel); did you mean simple?",
     ]
-    known = dataclasses.replace(whole, hardware="gb300", strategy="multi_node_tp", nodes=1, kv_offload=None)
+    known = dataclasses.replace(whole, hardware="gb300", strategy="multi_node_tp", nodes=2, kv_offload=None)
+    formed = dataclasses.replace(
+        known,
+        strategy="single_node_tp",
+        features=("anything", "anything"),
+        pools={"prefil": PoolChoice(nodes=1)},
+        advanced_args=("--port", "1"),
+    )
+    assert told(formed)[1:] == [
+        "nodes: 2 nodes do not fit strategy single_node_tp (got 2); give 1, or choose a multi-node strategy",
+        "features[1]: feature anything is named twice (got anything); name it once",
+        "pools.prefil: no such pool is known (got prefil); did you mean prefill?",
+        (
+            "advanced_args[0]: the plan itself decides this flag (got --port); "
+            "set api.port of the deployment instead"
+        ),
+    ]
     assert [fault.where for fault in refusals.faults(example.CATALOGUE, known)] == ["model"]
 
 

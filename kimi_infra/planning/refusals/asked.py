@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kimi_infra.domain.hardware import HardwareProfile
 from kimi_infra.domain.inventory import Choice, PoolChoice
-from kimi_infra.domain.recipe import Catalogue, DeployType, Layout, Recipe, Strategy, Variant
+from kimi_infra.domain.recipe import Catalogue, DeployType, Layout, Preset, Recipe, Strategy, Variant
 
 _PLAIN = Variant()
 
@@ -41,9 +41,28 @@ class Asked:
         return self.strategy is not None and self.strategy.deploy_type is DeployType.PD_CLUSTER
 
     @property
+    def preset(self) -> Preset | None:
+        """The preset, where it is known."""
+        return self.recipe.presets.get(self.choice.preset or "")
+
+    @property
     def described(self) -> bool:
         """Whether the placement is one of the publisher's, where he describes any."""
         return self.recipe.layouts is None or bool(self.layouts)
+
+
+def of(catalogue: Catalogue, choice: Choice, recipe: Recipe) -> Asked:
+    """Look up the names of a choice; what is unknown is None, what is not offered is not seen yet."""
+    return Asked(
+        catalogue=catalogue,
+        choice=choice,
+        recipe=recipe,
+        variant=variant(recipe, choice.variant),
+        profile=catalogue.profiles.get(choice.hardware),
+        strategy=catalogue.strategies.get(choice.strategy),
+        features=features(recipe, choice),
+        layouts=layouts(recipe, choice.strategy, choice.hardware),
+    )
 
 
 def variant(recipe: Recipe, name: str) -> Variant | None:

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator
 
 from kimi_infra.domain.inventory import Choice
-from kimi_infra.domain.recipe import Catalogue
+from kimi_infra.domain.recipe import Catalogue, Recipe
 from kimi_infra.errors import Fault
 from kimi_infra.planning.refusals import (
     arguments,
@@ -33,6 +33,9 @@ def faults(catalogue: Catalogue, choice: Choice) -> tuple[Fault, ...]:
         SpecError: the recipe's file cannot be read.
     """
     found = tuple(_faults(catalogue, choice))
+    if found and choice.preset is not None and choice.model in catalogue.recipes:
+        it = asked.of(catalogue, choice, catalogue.recipe(choice.model))
+        found = tuple(fault for fault in found if not options.brought(it, fault.where))
     return tuple(sorted(found, key=_place)) if len(found) > 1 else found
 
 
@@ -57,19 +60,9 @@ def _faults(catalogue: Catalogue, choice: Choice) -> Iterator[Fault]:
         remedy = "choose a recipe whose tasks are text, multimodal or embedding"
         yield wording.fault("model", what, choice.model, remedy)
         return
-    variant = asked.variant(recipe, choice.variant)
-    if variant is None:
+    known = asked.of(catalogue, choice, recipe)
+    if known.variant is None:
         yield wording.unknown("variant", "variant", choice.variant, recipe.variants)
-    known = asked.Asked(
-        catalogue=catalogue,
-        choice=choice,
-        recipe=recipe,
-        variant=variant,
-        profile=catalogue.profiles.get(choice.hardware),
-        strategy=catalogue.strategies.get(choice.strategy),
-        features=asked.features(recipe, choice),
-        layouts=asked.layouts(recipe, choice.strategy, choice.hardware),
-    )
     hardware = naming.hardware(known)
     if hardware:
         yield hardware
@@ -82,7 +75,7 @@ def _faults(catalogue: Catalogue, choice: Choice) -> Iterator[Fault]:
 
 
 def _without_recipe(catalogue: Catalogue, choice: Choice) -> Iterator[Fault]:
-    """Yield the names that are unknown to the whole catalogue."""
+    """Yield what is wrong whatever the recipe: names that are unknown to the whole catalogue, and forms."""
     yield wording.unknown("model", "model", choice.model, catalogue.recipes)
     for where, name, known in (
         ("hardware", choice.hardware, catalogue.profiles),
@@ -94,6 +87,12 @@ def _without_recipe(catalogue: Catalogue, choice: Choice) -> Iterator[Fault]:
     if offload is not None and offload not in catalogue.kv_options and offload not in catalogue.kv_stores:
         known_offloads = (*catalogue.kv_options, *catalogue.kv_stores)
         yield wording.unknown("kv_offload", "KV offload", offload, known_offloads)
+    any_recipe = Recipe(key=choice.model, model_id=choice.model, title=choice.model, tasks=())
+    it = asked.of(catalogue, choice, any_recipe)
+    yield from placement.anywhere(it)
+    yield from features.repeated(it)
+    yield from pools.names(it)
+    yield from arguments.advanced(it)
 
 
 def _together(it: asked.Asked) -> Iterator[Fault]:

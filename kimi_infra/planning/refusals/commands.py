@@ -7,34 +7,71 @@ from collections.abc import Iterator, Mapping
 from kimi_infra.domain.inventory import Choice
 from kimi_infra.domain.launch import Flag, Launch, Resolution, Role
 from kimi_infra.domain.provenance import Origin
+from kimi_infra.domain.recipe import Catalogue
 from kimi_infra.errors import Fault
 from kimi_infra.planning import connectors, parallel
-from kimi_infra.planning.refusals import options, spelling, wording
+from kimi_infra.planning.refusals import (
+    arguments,
+    asked,
+    dropped,
+    options,
+    rules,
+    settings,
+    spelling,
+    wording,
+)
 
 TIERS = frozenset({"SimpleCPUOffloadConnector", "OffloadingConnector"})
 """Connectors that keep the cache's prefixes in host memory."""
 _NO_PREFIXES = "--no-enable-prefix-caching"
 _CONTEXT_PARALLEL = "--decode-context-parallel-size"
-_OWN = ("advanced_args", "dcp", "values")
-"""Fields of a choice that stand in a command as they are; a recipe may be the operator's as a whole."""
 _POOLS = (Role.PREFILL, Role.DECODE)
 
 
-def after(choice: Choice, resolution: Resolution) -> tuple[Fault, ...]:
-    """Return every reason against a choice that shows in what it was compiled to, each once."""
-    found = (fault for launch in resolution.launches for fault in _faults(choice, launch))
-    return tuple(dict.fromkeys(found))
+def after(catalogue: Catalogue, choice: Choice, resolution: Resolution) -> tuple[Fault, ...]:
+    """Return every reason against a choice that shows in what it was compiled to, each once.
+
+    Raises:
+        SpecError: the recipe is unknown or cannot be read.
+    """
+    it = asked.of(catalogue, choice, catalogue.recipe(choice.model))
+    # Nodes of one kind differ in ranks and addresses alone: what is wrong with one is wrong with all.
+    kinds = {
+        (launch.role, launch.env, tuple(flag.tokens[0] for flag in launch.flags)): launch
+        for launch in reversed(resolution.launches)
+    }
+    found = [fault for launch in reversed(kinds.values()) for fault in _faults(it, launch)]
+    return tuple(dict.fromkeys((*found, *dropped.values(it, resolution))))
 
 
-def _faults(choice: Choice, launch: Launch) -> Iterator[Fault]:
+def _faults(it: asked.Asked, launch: Launch) -> Iterator[Fault]:
+    choice = it.choice
     names = [flag.tokens[0] for flag in launch.flags if flag.tokens[0].startswith("-")]
     spelt = [spelling.option(name) for name in names]
     if _CONTEXT_PARALLEL in spelt:
         yield from _undivided(choice, launch)
     if _NO_PREFIXES in names:
         yield from _idle_tier(choice, launch)
+    yield from _beginnings(launch, frozenset(spelt))
     if len(set(spelt)) < len(spelt):
         yield from _contradictions(launch)
+    yield from dropped.flags(it, launch)
+    yield from rules.of_command(it, launch)
+
+
+def _beginnings(launch: Launch, names: frozenset[str]) -> Iterator[Fault]:
+    """Yield the operator's words that are mere beginnings of another flag in the same command."""
+    own = [
+        (flag, where)
+        for flag in launch.flags
+        if flag.name.startswith("-") and (where := settings.place(flag.provenance)) is not None
+    ]
+    cut = spelling.beginnings(names) if own else frozenset()
+    for flag, where in own:
+        name = spelling.option(flag.name)
+        whole = spelling.cut(flag.name, tuple(sorted(names - {name}))) if name in cut else None
+        if whole:
+            yield arguments.beginning(where, whole, flag.name.partition("=")[0])
 
 
 def _undivided(choice: Choice, launch: Launch) -> Iterator[Fault]:
@@ -68,7 +105,7 @@ def _idle_tier(choice: Choice, launch: Launch) -> Iterator[Fault]:
 def _connectors(launch: Launch) -> Iterator[connectors.Connector]:
     for flag in launch.flags:
         if spelling.option(flag.tokens[0]) == connectors.FLAG:
-            read = connectors.parse(_value(flag))
+            read = connectors.parse(settings.value(flag))
             yield from read.children if read else ()
 
 
@@ -88,7 +125,7 @@ def _apart(before: Flag, flag: Flag) -> bool:
     if all(inside):
         return False
     negative = spelling.negative(before.tokens[0]), spelling.negative(flag.tokens[0])
-    return any(inside) or negative[0] != negative[1] or _value(before) != _value(flag)
+    return any(inside) or negative[0] != negative[1] or settings.value(before) != settings.value(flag)
 
 
 def _contradiction(before: Flag, flag: Flag) -> Fault:
@@ -96,7 +133,7 @@ def _contradiction(before: Flag, flag: Flag) -> Fault:
     what = f"{spellings} set one option in two ways: the second is not seen as a repetition of the first"
     for own, other in ((flag, before), (before, flag)):
         where = own.provenance.source
-        if own.provenance.origin is Origin.OPERATOR and where.partition(".")[0] in _OWN:
+        if settings.place(own.provenance):
             remedy = f"leave {own.tokens[0]} out, or write it as {other.tokens[0]}"
             return wording.fault(where, what, " ".join(own.tokens), remedy)
     return wording.fault("model", what, " ".join(flag.tokens), "keep one of them in the recipe")
@@ -108,10 +145,6 @@ def _last(launch: Launch, names: set[str]) -> Mapping[str, Flag]:
     }
 
 
-def _value(flag: Flag) -> str:
-    return flag.tokens[1] if len(flag.tokens) > 1 else flag.tokens[0].partition("=")[2]
-
-
 def _number(flag: Flag | None) -> int:
-    value = _value(flag) if flag else ""
+    value = settings.value(flag) if flag else ""
     return int(value) if value.isdecimal() else 0

@@ -17,10 +17,16 @@ def faults(asked: Asked) -> Iterator[Fault]:
         feature = asked.recipe.features.get(name)
         if feature is None:
             yield wording.unknown(where, "feature", name, asked.recipe.features)
-        elif name in asked.features[:index]:
-            yield wording.fault(where, f"feature {name} is named twice", name, "name it once")
-        else:
+        elif name not in asked.features[:index]:
             yield from _one(asked, where, name, feature)
+    yield from repeated(asked)
+
+
+def repeated(asked: Asked) -> Iterator[Fault]:
+    """Yield features that are named twice, whatever they are."""
+    for index, name in enumerate(asked.features):
+        if name in asked.features[:index]:
+            yield wording.fault(f"features[{index}]", f"feature {name} is named twice", name, "name it once")
 
 
 def modes(asked: Asked) -> Iterator[Fault]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from kimi_infra.domain.hardware import HardwareProfile
 from kimi_infra.domain.recipe import POOLS, DeployType, Strategy
 from kimi_infra.planning import defaults, merge
-from kimi_infra.planning.refusals import offers, terms, wording
+from kimi_infra.planning.refusals import offers, rest, terms, wording
 from kimi_infra.planning.refusals.asked import Asked
 
 
@@ -22,12 +22,16 @@ class Placement:
     nodes: int
     pools: Mapping[str, int] = field(default_factory=dict)
 
+    @property
+    def many(self) -> str:
+        """Its nodes, for people."""
+        return wording.pools(self.pools) if self.pools else wording.counted(self.nodes, "node")
+
     def described(self, asked: Asked) -> str:
         """Say how to choose it."""
-        many = wording.pools(self.pools) if self.pools else wording.counted(self.nodes, "node")
         if self.profile.key == asked.choice.hardware:
-            return f"choose strategy {self.strategy} with {many}"
-        return f"choose hardware {self.profile.key} with strategy {self.strategy} and {many}"
+            return f"choose strategy {self.strategy} with {self.many}"
+        return f"choose hardware {self.profile.key} with strategy {self.strategy} and {self.many}"
 
 
 def remedy(asked: Asked) -> str:
@@ -44,9 +48,22 @@ def hardware(asked: Asked) -> tuple[str, ...]:
 
 
 def strategies(asked: Asked, profile: HardwareProfile | None) -> tuple[str, ...]:
-    """Return strategies that work on a kind of hardware, or on any, the nearest first."""
-    works = [it.strategy for it in _sorted(asked) if profile is None or it.profile.key == profile.key]
-    return tuple(dict.fromkeys(works))[: wording.SHOWN]
+    """Return strategies that work with the rest of a choice, the nearest first.
+
+    On a kind of hardware each is told with its nodes; without one it is any strategy that works anywhere.
+    """
+    found = [it for it in _sorted(asked) if profile is None or it.profile.key == profile.key]
+    counts = [_against(asked, it) for it in found]
+    works = [it for it, count in zip(found, counts, strict=True) if count == min(counts)]
+    nearest = {it.strategy: it for it in reversed(works)}
+    names = tuple(dict.fromkeys(it.strategy for it in works))[: wording.SHOWN]
+    return tuple(name if profile is None else f"{name} with {nearest[name].many}" for name in names)
+
+
+def of_strategies(asked: Asked, profile: HardwareProfile, names: tuple[str, ...]) -> Placement | None:
+    """Return the nearest placement of some strategies on a kind of hardware, None where there is none."""
+    found = (it for it in _sorted(asked) if it.profile.key == profile.key and it.strategy in names)
+    return next(found, None)
 
 
 def fitting_nodes(asked: Asked, profile: HardwareProfile, mode: str) -> int:
@@ -112,18 +129,24 @@ def _by_rules(asked: Asked, profile: HardwareProfile, found: Strategy) -> Iterat
 
 
 def _distance(asked: Asked, placement: Placement) -> tuple[bool | int, ...]:
-    choice = asked.choice
+    choice, preset = asked.choice, asked.preset
     profile = placement.profile
     chosen = asked.catalogue.profiles.get(choice.hardware, profile)
     return (
+        preset is not None and (preset.hardware, preset.strategy) != (profile.key, placement.strategy),
         profile.key != chosen.key,
         profile.preview and not choice.accept_preview,
         profile.brand != chosen.brand,
         profile.generation != chosen.generation,
+        _against(asked, placement),
         placement.strategy != choice.strategy,
         _family(placement.strategy) != _family(choice.strategy),
         abs(placement.nodes - choice.nodes),
     )
+
+
+def _against(asked: Asked, it: Placement) -> int:
+    return rest.objections(asked, it.profile, it.strategy, it.nodes, it.pools)
 
 
 def _family(strategy: str) -> str:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Iterator
 
-from kimi_infra.domain.recipe import BASELINE, DeployType, KvOption, KvStore, Preset
+from kimi_infra.domain.recipe import BASELINE, DeployType, KvOption, KvStore, Preset, Recipe
 from kimi_infra.errors import Fault
 from kimi_infra.planning import parallel
-from kimi_infra.planning.refusals import wording
+from kimi_infra.planning.refusals import terms, wording
 from kimi_infra.planning.refusals.asked import Asked
-from kimi_infra.planning.refusals.terms import Facts, said_of
+from kimi_infra.planning.refusals.terms import Facts
 
 _STORE_BRANDS = ("NVIDIA", "AMD")
 """Brands for which the public page offers KV stores."""
@@ -32,22 +33,64 @@ def preset(asked: Asked) -> Iterator[Fault]:
         sets = wording.all_of([f"{field} {own}" for field, own, _ in apart])
         chosen = wording.all_of([f"{field} {other}" if other else f"no {field}" for field, _, other in apart])
         what = f"preset {name} sets {sets}, and {chosen} was chosen"
-        yield wording.fault("preset", what, name, f"choose {sets}, or leave preset out")
+        wrong = {field: own for field, own, _ in apart}
+        if _foreign(asked, found):  # its own placement is what works, whatever the other hardware would take
+            placed = {"hardware": found.hardware, "strategy": found.strategy, "nodes": found.nodes}
+            wrong = placed | wrong
+        works = wording.all_of([f"{field} {own}" for field, own in wrong.items()])
+        yield wording.fault("preset", what, name, f"choose {works}, or leave preset out")
+
+
+def brought(asked: Asked, where: str) -> bool:
+    """Tell whether a fault blames what a preset brought along to hardware that is not its own.
+
+    The preset is what does not go with such hardware; nobody asked for its parts by themselves.
+    """
+    found, choice = asked.preset, asked.choice
+    if found is None or not _foreign(asked, found):
+        return False
+    parts = {f"features[{index}]": name in found.features for index, name in enumerate(asked.features)}
+    parts["strategy"] = choice.strategy == found.strategy
+    parts["nodes"] = choice.nodes == found.nodes
+    parts["dcp"] = choice.dcp == found.dcp
+    parts["kv_offload"] = choice.kv_offload == found.kv_offload
+    return parts.get(where, False)
+
+
+def _foreign(asked: Asked, found: Preset) -> bool:
+    return asked.profile is not None and asked.choice.hardware != found.hardware
+
+
+def dcp_sizes(recipe: Recipe) -> tuple[int, ...]:
+    """Return the sizes of decode context parallelism that a recipe offers."""
+    if recipe.dcp:
+        return recipe.dcp.sizes
+    return _PAGE_SIZES if recipe.supports_dcp else ()
 
 
 def dcp_offered(asked: Asked, facts: Facts) -> Iterator[Fault]:
     """Yield what is wrong with the size of decode context parallelism in itself."""
-    size, row = asked.choice.dcp, asked.recipe.dcp
+    size = asked.choice.dcp
     if size is None:
         return
-    sizes = row.sizes if row else _PAGE_SIZES if asked.recipe.supports_dcp else ()
+    sizes = dcp_sizes(asked.recipe)
     if not sizes:
         what = f"{asked.choice.model} does not offer decode context parallelism"
         yield wording.fault("dcp", what, str(size), "leave dcp out")
     elif size not in sizes:
-        offered = wording.any_of(map(str, sizes))
-        what = f"dcp {size} is not offered{wording.said(said_of(asked.recipe, 'dcp', facts))}"
-        yield wording.fault("dcp", what, str(size), f"give {offered}")
+        what = f"dcp {size} is not offered{wording.said(terms.said_of(asked.recipe, 'dcp', facts))}"
+        works = [str(other) for other in sizes if _takes(asked, other, facts)]
+        remedy = f"give {wording.any_of(works)}" if works else "leave dcp out"
+        yield wording.fault("dcp", what, str(size), remedy)
+
+
+def _takes(asked: Asked, size: int, facts: Facts) -> bool:
+    """Tell whether nothing in a choice speaks against an offered size of decode context parallelism."""
+    ruled = {**facts, "dcp": (str(size),)}
+    if any(terms.broken(rule, ruled) and terms.on(rule, "dcp") for rule in asked.recipe.rules):
+        return False
+    other = dataclasses.replace(asked, choice=dataclasses.replace(asked.choice, dcp=size))
+    return not asked.described or dcp_divides(other) is None
 
 
 def dcp_divides(asked: Asked) -> Fault | None:

@@ -16,6 +16,7 @@ def faults(asked: Asked, facts: terms.Facts) -> Iterator[Fault]:
     """Yield what speaks against the placement; pools are looked at by themselves."""
     profile, strategy = asked.profile, asked.strategy
     if profile is None:
+        yield from anywhere(asked)
         return
     if profile.preview and not asked.choice.accept_preview:
         yield _preview(profile)
@@ -29,6 +30,21 @@ def faults(asked: Asked, facts: terms.Facts) -> Iterator[Fault]:
             yield wrong
         else:
             yield from _held(asked, strategy, profile)
+
+
+def anywhere(asked: Asked) -> Iterator[Fault]:
+    """Yield what is wrong with the number of nodes on any hardware."""
+    nodes, strategy = asked.choice.nodes, asked.strategy
+    if strategy is None or nodes < 1 or asked.clustered:
+        return
+    layouts = [it for it in asked.recipe.layouts or () if it.strategy == strategy.name]
+    described = sorted({number for layout in layouts for number in layout.nodes})
+    if not described:
+        wrong = _spread(strategy, nodes)
+        yield from (wrong,) if wrong else ()
+    elif nodes not in described:
+        remedy = f"give {wording.any_of(map(str, described))}"
+        yield wording.fault("nodes", f"{_do_not_fit(nodes)} strategy {strategy.name}", str(nodes), remedy)
 
 
 def _preview(profile: HardwareProfile) -> Fault:
@@ -61,11 +77,17 @@ def _nodes(asked: Asked, strategy: Strategy, profile: HardwareProfile, facts: te
     if not single and not profile.scalable:
         what = f"strategy {strategy.name} takes several nodes, and hardware {profile.key} is one by itself"
         return wording.fault("strategy", what, strategy.name, nearest.remedy(asked))
-    if single != (nodes == 1):
-        what = f"{_do_not_fit(nodes)} strategy {strategy.name}"
-        remedy = "give 1, or choose a multi-node strategy" if single else "give at least 2"
-        return wording.fault("nodes", what, str(nodes), remedy)
-    return None
+    return _spread(strategy, nodes)
+
+
+def _spread(strategy: Strategy, nodes: int) -> Fault | None:
+    """Return why a strategy of one node, or of several, does not take a number of them."""
+    single = strategy.deploy_type is DeployType.SINGLE_NODE
+    if single == (nodes == 1):
+        return None
+    what = f"{_do_not_fit(nodes)} strategy {strategy.name}"
+    remedy = "give 1, or choose a multi-node strategy" if single else "give at least 2"
+    return wording.fault("nodes", what, str(nodes), remedy)
 
 
 def _held(asked: Asked, strategy: Strategy, profile: HardwareProfile) -> Iterator[Fault]:
@@ -90,7 +112,7 @@ def _do_not_fit(nodes: int) -> str:
     return "1 node does not fit" if nodes == 1 else f"{nodes} nodes do not fit"
 
 
-def lacking(variant: str, least: int, whose: str, have: int) -> str:
+def lacking(variant: str, least: float, whose: str, have: float) -> str:
     """Say that the weights do not fit."""
     return f"variant {variant} needs {least} GB of accelerator memory, more than the {have} GB of {whose}"
 

@@ -47,12 +47,7 @@ class _Cluster:
 
 def faults(asked: Asked, facts: terms.Facts) -> Iterator[Fault]:
     """Yield what is wrong with the pools."""
-    for name, pool in asked.pools.items():
-        if name not in POOLS:
-            yield wording.unknown(f"pools.{name}", "pool", name, POOLS)
-        elif pool.nodes is not None and pool.nodes < 0:
-            what = f"pool {name} cannot have less than no nodes"
-            yield wording.fault(f"pools.{name}.nodes", what, str(pool.nodes), "give at least 1")
+    yield from names(asked)
     if asked.strategy is None:
         return
     if not asked.clustered:
@@ -61,6 +56,16 @@ def faults(asked: Asked, facts: terms.Facts) -> Iterator[Fault]:
             yield wording.fault("pools", what, ", ".join(asked.pools), _one_engine(asked))
     elif asked.profile is not None and asked.described:
         yield from _pools(_Cluster(asked=asked, strategy=asked.strategy, profile=asked.profile, facts=facts))
+
+
+def names(asked: Asked) -> Iterator[Fault]:
+    """Yield what is wrong with the pools in any cluster."""
+    for name, pool in asked.pools.items():
+        if name not in POOLS:
+            yield wording.unknown(f"pools.{name}", "pool", name, POOLS)
+        elif pool.nodes is not None and pool.nodes < 0:
+            what = f"pool {name} cannot have less than no nodes"
+            yield wording.fault(f"pools.{name}.nodes", what, str(pool.nodes), "give at least 1")
 
 
 def _one_engine(asked: Asked) -> str:

@@ -14,6 +14,8 @@ Facts = Mapping[str, tuple[str, ...]]
 
 NONE = "none"
 """What a rule calls a part of a choice that is not chosen."""
+FLAGS = "flags"
+"""The dimension that only a compiled command has."""
 _PLACEMENT = frozenset({"hardware", "brand", "strategy"})
 
 
@@ -68,10 +70,24 @@ def meets(terms: Terms, facts: Facts) -> bool:
     return True
 
 
+def sides(rule: Rule) -> tuple[Terms, ...]:
+    """Return the terms of a rule."""
+    return tuple(side for side in (rule.when, rule.needs, rule.excludes) if side is not None)
+
+
+def on(rule: Rule, dimension: str) -> bool:
+    """Tell whether a rule speaks of a part of a choice."""
+    return any(dimension in side.meets for side in sides(rule))
+
+
 def on_placement(rule: Rule) -> bool:
     """Tell whether a rule says which strategy goes with which hardware, and nothing else."""
-    terms = [it.meets for it in (rule.when, rule.needs, rule.excludes) if it is not None]
-    return all(dimension in _PLACEMENT for meets in terms for dimension in meets)
+    return all(dimension in _PLACEMENT for side in sides(rule) for dimension in side.meets)
+
+
+def on_command(rule: Rule) -> bool:
+    """Tell whether a rule can be judged on a compiled command only."""
+    return on(rule, FLAGS)
 
 
 def allowed(recipe: Recipe, profile: HardwareProfile, strategy: str) -> bool:

@@ -25,7 +25,7 @@ from kimi_infra.domain.recipe import (
     Variant,
     Words,
 )
-from tests.unit.recipe_format.spelling import env, given, word, words
+from tests.unit.recipe_format.spelling import PAGE, env, given, word, words
 
 _BLOCK = "vllm: {} (block)"
 _POOLS = "sibling: {} (pools)"
@@ -237,6 +237,14 @@ RULES = (
         excludes=Terms(meets={"dcp": ("2",)}),
         because="ours",
     ),
+    Rule(
+        when=Terms(meets={"features": ("fused_decode",)}),
+        needs=None,
+        excludes=Terms(
+            meets={"flags": ("--enforce-eager", "--compilation-config.cudagraph_mode=NONE", "FUSED=0")}
+        ),
+        because="vllm: graphs",
+    ),
 )
 
 RESERVATIONS = (
@@ -257,6 +265,7 @@ PRESETS = {
         dcp=8,
         kv_offload="simple",
         args=words("x-presets.agents.args", "--max-num-seqs 48"),
+        provenance=given(PAGE, "x-presets.agents"),
     ),
     "plain": Preset(
         name="plain",
@@ -268,6 +277,7 @@ PRESETS = {
         dcp=None,
         kv_offload=None,
         args=(),
+        provenance=given(PAGE, "x-presets.plain"),
     ),
 }
 
@@ -317,6 +327,20 @@ GLACIER = Recipe(
         "amd": "acme/glacier:rocm",
         "tpu": "acme/glacier:tpu",
         "intel": "acme/glacier:cpu",
+    },
+    image_origins={
+        **{
+            f"model.docker_image.{brand}": given(_BLOCK, f"model.docker_image.{brand}")
+            for brand in ("nvidia", "amd", "tpu", "intel")
+        },
+        **{
+            f"variants.fp8.{place}": given("unknown: {}", f"variants.fp8.{place}")
+            for place in (
+                "docker_image.nvidia",
+                "hardware_overrides.b300.docker_image",
+                "hardware_overrides.m890.docker_image",
+            )
+        },
     },
     nightly=True,
     base=Settings(

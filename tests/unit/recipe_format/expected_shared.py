@@ -19,7 +19,7 @@ from kimi_infra.domain.recipe import (
     ValueKind,
     Variant,
 )
-from tests.unit.recipe_format.spelling import env, words
+from tests.unit.recipe_format.spelling import env, given, words
 
 _IFACE = {"GLOO_SOCKET_IFNAME": "$IFACE_NAME", "NCCL_SOCKET_IFNAME": "$IFACE_NAME"}
 _EP = "--enable-expert-parallel"
@@ -287,6 +287,14 @@ PEBBLE = Recipe(
     tasks=("text",),
     minimum_version="0.3",
     images={"nvidia": "acme/pebble:cu129"},
+    image_origins={
+        place: given("operator: {}", place)
+        for place in (
+            "model.docker_image.nvidia",
+            "variants.amd.docker_image.amd",
+            "variants.newer.docker_image.nvidia",
+        )
+    },
     variants={
         "default": Variant(precision="bf16", tp={"default": 1}),
         "amd": Variant(precision="bf16", images={"amd": "acme/pebble:rocm"}),
