@@ -1,4 +1,4 @@
-"""Pytest plugin: a ``fast`` test reaches nothing beyond this machine.
+"""Pytest plugin: a ``fast`` or ``compiler`` test reaches nothing beyond this machine.
 
 Python's audit hook sees each connection of the test's own process, whichever library opens it.
 A hook cannot be taken away again, so one is laid for the whole run and armed for a test.
@@ -15,6 +15,10 @@ import pytest
 
 GUARDED = frozenset({"socket.connect", "socket.sendto", "socket.sendmsg", "socket.getaddrinfo"})
 """Audit events of https://docs.python.org/3/library/audit_events.html that lead off this machine."""
+
+
+_BOUND = ("fast", "compiler")
+"""Groups that stay on this machine."""
 
 
 class OffLimitsError(RuntimeError):
@@ -76,7 +80,7 @@ def blocked() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def sockets(request: pytest.FixtureRequest) -> Iterator[None]:
     """Block sockets for each fast test."""
-    if request.node.get_closest_marker("fast") is None:
+    if not any(request.node.get_closest_marker(group) for group in _BOUND):
         yield
         return
     with blocked():

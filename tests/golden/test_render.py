@@ -16,7 +16,7 @@ from kimi_infra.errors import SpecError
 from kimi_infra.planning import resolve
 from kimi_infra.rendering import docker_page, shell
 
-pytestmark = pytest.mark.fast
+pytestmark = pytest.mark.compiler
 
 FOLDER = pathlib.Path(__file__).parent / "render"
 SEED = FOLDER / "seed"

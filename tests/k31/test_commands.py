@@ -15,7 +15,7 @@ from kimi_infra.planning import resolve
 from tests.k31 import choices, expected
 from tests.k31.expected import Cell, Entry
 
-pytestmark = pytest.mark.fast
+pytestmark = pytest.mark.compiler
 
 TABLE = expected.table()
 PAGE = pathlib.Path(__file__).parents[1] / "golden" / "render" / "seed"

@@ -18,7 +18,7 @@ from tests.k31 import choices, expected
 from tests.k31 import table as page
 from tests.k31.expected import Cell, Outcome, Reason
 
-pytestmark = pytest.mark.fast
+pytestmark = pytest.mark.compiler
 
 PAGE = pathlib.Path(__file__).parents[2] / "docs" / "k31-matrix.md"
 TABLE = expected.table()

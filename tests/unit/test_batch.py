@@ -24,7 +24,7 @@ from kimi_infra.domain.launch import Resolution
 from kimi_infra.domain.recipe import Catalogue
 from kimi_infra.planning import resolve
 
-pytestmark = pytest.mark.fast
+pytestmark = pytest.mark.compiler
 
 WORKED = Path(__file__).parent / "worked"
 K3 = "moonshotai/Kimi-K3"

@@ -24,7 +24,7 @@ from kimi_infra.errors import SpecError
 from kimi_infra.planning import capacity, capacity_figures, footprint
 from kimi_infra.rendering import capacity_text
 
-pytestmark = pytest.mark.fast
+pytestmark = pytest.mark.compiler
 
 GB = 10**9
 K31 = "moonshotai/Kimi-K3.1-Pro"

@@ -11,7 +11,7 @@ from kimi_infra.config import choices
 from kimi_infra.domain.inventory import Choice, Instances, PoolChoice
 from kimi_infra.errors import SpecError
 
-pytestmark = pytest.mark.fast
+pytestmark = pytest.mark.compiler
 
 LEFT = frozenset({"hardware", "strategy", "nodes"})
 

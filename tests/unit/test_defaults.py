@@ -22,7 +22,7 @@ from kimi_infra.domain.recipe import (
 )
 from kimi_infra.planning import defaults
 
-pytestmark = pytest.mark.fast
+pytestmark = pytest.mark.compiler
 
 TYPES = {"single": DeployType.SINGLE_NODE, "multi": DeployType.MULTI_NODE, "pd": DeployType.PD_CLUSTER}
 STRATEGIES = (

@@ -22,7 +22,7 @@ from kimi_infra.domain.launch import Resolution
 from kimi_infra.domain.recipe import Catalogue
 from kimi_infra.planning import resolve
 
-pytestmark = pytest.mark.fast
+pytestmark = pytest.mark.compiler
 
 FIXTURE = pathlib.Path(__file__).parent / "recipe_format"
 GLACIER = "acme/Glacier-72B"

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from kimi_infra import cli
 from tests import planted
 
-pytestmark = pytest.mark.fast
+pytestmark = pytest.mark.compiler
 
 GB300 = str(Path(__file__).parents[2] / "inventories" / "gb300-2node")
 TRAYS = ("--hardware", "gb300", "--strategy", "multi_node_tp", "--nodes", "2")

@@ -15,7 +15,7 @@ from kimi_infra.planning import resolve
 from tests.unit import test_recipe_faults as fixture
 from tests.unit.test_recipe_as_published import change
 
-pytestmark = pytest.mark.fast
+pytestmark = pytest.mark.compiler
 
 GLACIER = fixture.GLACIER
 

@@ -13,7 +13,7 @@ from kimi_infra.domain.provenance import Origin, Provenance
 from kimi_infra.errors import Fault, Need, UnsafeTextError
 from kimi_infra.rendering import docker_page, resolution_json, shell
 
-pytestmark = pytest.mark.fast
+pytestmark = pytest.mark.compiler
 
 SEED = Provenance(origin=Origin.SEED, source="page")
 ROUTER = (

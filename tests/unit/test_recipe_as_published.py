@@ -17,7 +17,7 @@ from kimi_infra.errors import Fault, SpecError
 from kimi_infra.planning import defaults, resolve
 from tests.unit import test_recipe_faults as fixture
 
-pytestmark = pytest.mark.fast
+pytestmark = pytest.mark.compiler
 
 GLACIER = fixture.GLACIER
 GONE: Any = object()

@@ -15,7 +15,7 @@ import yaml
 from kimi_infra.config import recipe_schema, recipe_shared, recipes
 from tests.unit.recipe_format import expected, expected_shared
 
-pytestmark = pytest.mark.fast
+pytestmark = pytest.mark.compiler
 
 ROOT = pathlib.Path(__file__).parent / "recipe_format"
 GLACIER, PEBBLE, MURMUR = "acme/Glacier-72B", "acme/Pebble-1B", "acme/Murmur-Omni"

@@ -16,7 +16,7 @@ from kimi_infra.planning import compose, presets, refusals, resolve
 from tests.unit import test_refusals_example as example
 from tests.unit.test_refusals_example import POOLS, choice, plain, words
 
-pytestmark = pytest.mark.fast
+pytestmark = pytest.mark.compiler
 
 CLUSTER: dict[str, Any] = {"hardware": "gb300", "strategy": "pd_cluster", "nodes": 6, "pools": POOLS}
 

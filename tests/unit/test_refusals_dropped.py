@@ -13,7 +13,7 @@ from kimi_infra.errors import SpecError
 from kimi_infra.planning import resolve
 from tests.unit.test_refusals_example import HERE, choice, plain, words
 
-pytestmark = pytest.mark.fast
+pytestmark = pytest.mark.compiler
 
 JSON = ("--config-of", '{"own":1}')
 PARTS: dict[str, Any] = {

@@ -37,7 +37,7 @@ from kimi_infra.domain.recipe import (
 )
 from kimi_infra.planning import refusals, resolve
 
-pytestmark = pytest.mark.fast
+pytestmark = pytest.mark.compiler
 
 HERE = Provenance(origin=Origin.OURS, source="test")
 HELPER = Companion(label="helper", command="helper serve")

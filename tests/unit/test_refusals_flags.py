@@ -16,7 +16,7 @@ from kimi_infra.errors import SpecError
 from kimi_infra.planning import refusals, resolve
 from tests.unit.test_refusals_example import HERE, choice, plain, rule, told, words
 
-pytestmark = pytest.mark.fast
+pytestmark = pytest.mark.compiler
 
 GRAPHS = "seed: full graphs"
 

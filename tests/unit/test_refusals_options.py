@@ -12,7 +12,7 @@ from kimi_infra.domain.recipe import Catalogue, StrategyOverride
 from tests.unit import test_refusals_example as example
 from tests.unit.test_refusals_example import choice, plain, told
 
-pytestmark = pytest.mark.fast
+pytestmark = pytest.mark.compiler
 
 SEVERAL: dict[str, Any] = {"hardware": "gb300", "strategy": "multi_node_tp", "nodes": 2}
 CLUSTER: dict[str, Any] = {"variant": "small", "strategy": "pd_cluster", "nodes": 2}

@@ -13,7 +13,7 @@ from kimi_infra.planning import refusals
 from tests.unit import test_refusals_example as example
 from tests.unit.test_refusals_example import choice, plain, told
 
-pytestmark = pytest.mark.fast
+pytestmark = pytest.mark.compiler
 
 
 @pytest.mark.parametrize(

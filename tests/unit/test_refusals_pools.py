@@ -10,7 +10,7 @@ from kimi_infra.domain.inventory import PoolChoice
 from kimi_infra.domain.recipe import RoleOverride, StrategyOverride
 from tests.unit.test_refusals_example import POOLS, choice, plain, told
 
-pytestmark = pytest.mark.fast
+pytestmark = pytest.mark.compiler
 
 TOO_SMALL = "variant default needs 1680 GB of accelerator memory, more than the"
 

@@ -17,7 +17,7 @@ from kimi_infra.errors import Fault
 from kimi_infra.planning import refusals
 from tests.unit.test_refusals_example import choice, told
 
-pytestmark = pytest.mark.fast
+pytestmark = pytest.mark.compiler
 
 K31 = "moonshotai/Kimi-K3.1-Pro"
 HARDWARE = ("b300", "gb300", "vr200", "mi355x", "810e", "m890")

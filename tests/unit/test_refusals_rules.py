@@ -11,7 +11,7 @@ from kimi_infra.domain.recipe import Catalogue, Rule
 from tests.unit import test_refusals_example as example
 from tests.unit.test_refusals_example import choice, plain, rule, told
 
-pytestmark = pytest.mark.fast
+pytestmark = pytest.mark.compiler
 
 
 def ruled(*rules: Rule) -> Catalogue:

@@ -11,7 +11,7 @@ from kimi_infra.domain.recipe import HardwareOverride, Value, Variant
 from tests.unit import test_refusals_example as example
 from tests.unit.test_refusals_example import POOLS, choice, told
 
-pytestmark = pytest.mark.fast
+pytestmark = pytest.mark.compiler
 
 API = "leave it out: the plan's checks and its router would look for the API elsewhere"
 PLANNED = "the plan itself decides this flag"

@@ -12,7 +12,7 @@ from kimi_infra.config import recipes
 from kimi_infra.errors import SpecError
 from tests.unit import test_resolve_order as example
 
-pytestmark = pytest.mark.fast
+pytestmark = pytest.mark.compiler
 
 SHIPPED = pathlib.Path(str(importlib.resources.files("kimi_infra"))) / "recipes"
 FILES = sorted(SHIPPED.rglob("*.yaml"))

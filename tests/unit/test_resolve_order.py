@@ -14,7 +14,7 @@ from kimi_infra.domain.provenance import Origin, Provenance
 from kimi_infra.domain.recipe import Word
 from kimi_infra.planning import compose, merge
 
-pytestmark = pytest.mark.fast
+pytestmark = pytest.mark.compiler
 
 HERE = Provenance(origin=Origin.OURS, source="test")
 TAXONOMY = {

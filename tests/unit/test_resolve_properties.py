@@ -31,7 +31,7 @@ from kimi_infra.planning import resolve
 from kimi_infra.rendering import docker_page, envfile, shell, systemd
 from tests.oracles import docker_env, hostile, systemd_exec
 
-pytestmark = pytest.mark.fast
+pytestmark = pytest.mark.compiler
 
 FIXTURE = pathlib.Path(__file__).parent / "recipe_format"
 GLACIER = "acme/Glacier-72B"

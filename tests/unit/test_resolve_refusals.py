@@ -15,7 +15,7 @@ from kimi_infra.planning import refusals, resolve
 from tests.unit import test_refusals_example as example
 from tests.unit.test_refusals_example import choice, told
 
-pytestmark = pytest.mark.fast
+pytestmark = pytest.mark.compiler
 
 K31, TINY = "moonshotai/Kimi-K3.1-Pro", "kimi-infra/lab-tiny"
 COMPILED = {

@@ -21,7 +21,7 @@ from kimi_infra.domain.provenance import Origin
 from kimi_infra.errors import NotReadyError, SpecError
 from kimi_infra.rendering import docker, plan_text
 
-pytestmark = pytest.mark.fast
+pytestmark = pytest.mark.compiler
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests" / "golden" / "plans"

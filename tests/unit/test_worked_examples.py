@@ -14,7 +14,7 @@ from kimi_infra.domain.launch import Launch, Resolution, Role
 from kimi_infra.domain.recipe import Catalogue
 from kimi_infra.planning import resolve
 
-pytestmark = pytest.mark.fast
+pytestmark = pytest.mark.compiler
 
 FOLDER = pathlib.Path(__file__).parent / "worked"
 DEFAULT = ("tool_calling", "reasoning")
