@@ -32,7 +32,8 @@ def objections(
 def _rules(other: Asked) -> Iterator[Rule]:
     facts = terms.facts(other)
     for rule in other.recipe.rules:
-        if not terms.on_placement(rule) and not terms.on_command(rule) and terms.broken(rule, facts):
+        # What kind of rule it is, is asked last: few are broken.
+        if terms.broken(rule, facts) and not terms.on_placement(rule) and not terms.on_command(rule):
             yield rule
 
 

@@ -93,12 +93,12 @@ def on_command(rule: Rule) -> bool:
 def allowed(recipe: Recipe, profile: HardwareProfile, strategy: str) -> bool:
     """Tell whether no rule speaks against a strategy on a kind of hardware."""
     placed = {"hardware": (profile.key,), "brand": (profile.brand,), "strategy": (strategy,)}
-    return not any(on_placement(rule) and broken(rule, placed) for rule in recipe.rules)
+    return not any(broken(rule, placed) and on_placement(rule) for rule in recipe.rules)
 
 
 def sentences(recipe: Recipe, facts: Facts) -> tuple[str, ...]:
     """Return what is said of a placement: what it breaks, else what holds for its strategy or hardware."""
-    met = [rule for rule in recipe.rules if on_placement(rule) and meets(rule.when, facts)]
+    met = [rule for rule in recipe.rules if meets(rule.when, facts) and on_placement(rule)]
     against = [rule for rule in met if broken(rule, facts)]
     closer = [rule for rule in met if "strategy" in rule.when.meets]
     return tuple(rule.because for rule in against or closer or met)
