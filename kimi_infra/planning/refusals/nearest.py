@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from kimi_infra.domain.hardware import HardwareProfile
@@ -36,13 +36,13 @@ class Placement:
 
 def remedy(asked: Asked) -> str:
     """Say which placement is the nearest to what was asked for."""
-    found = _sorted(asked)
-    return found[0].described(asked) if found else "choose another model"
+    found = _first(asked, _all(asked))
+    return found.described(asked) if found else "choose another model"
 
 
 def hardware(asked: Asked) -> tuple[str, ...]:
     """Return hardware that works, the nearest first: with the same strategy where there is any."""
-    found = _sorted(asked)
+    found = _sorted(asked, _all(asked))
     same = [it for it in found if it.strategy == asked.choice.strategy]
     return tuple(dict.fromkeys(it.profile.key for it in same or found))[: wording.SHOWN]
 
@@ -52,7 +52,7 @@ def strategies(asked: Asked, profile: HardwareProfile | None) -> tuple[str, ...]
 
     On a kind of hardware each is told with its nodes; without one it is any strategy that works anywhere.
     """
-    found = [it for it in _sorted(asked) if profile is None or it.profile.key == profile.key]
+    found = _sorted(asked, (it for it in _all(asked) if profile is None or it.profile.key == profile.key))
     counts = [_against(asked, it) for it in found]
     works = [it for it, count in zip(found, counts, strict=True) if count == min(counts)]
     nearest = {it.strategy: it for it in reversed(works)}
@@ -62,8 +62,8 @@ def strategies(asked: Asked, profile: HardwareProfile | None) -> tuple[str, ...]
 
 def of_strategies(asked: Asked, profile: HardwareProfile, names: tuple[str, ...]) -> Placement | None:
     """Return the nearest placement of some strategies on a kind of hardware, None where there is none."""
-    found = (it for it in _sorted(asked) if it.profile.key == profile.key and it.strategy in names)
-    return next(found, None)
+    named = (it for it in _all(asked) if it.profile.key == profile.key and it.strategy in names)
+    return _first(asked, named)
 
 
 def fitting_nodes(asked: Asked, profile: HardwareProfile, mode: str) -> int:
@@ -92,8 +92,16 @@ def pool_nodes(asked: Asked, found: Strategy, profile: HardwareProfile, role: st
     return stated or fitting_nodes(asked, profile, pool_mode(asked, found, role))
 
 
-def _sorted(asked: Asked) -> list[Placement]:
-    return sorted(_all(asked), key=lambda it: _distance(asked, it))
+def _sorted(asked: Asked, found: Iterable[Placement]) -> list[Placement]:
+    return sorted(found, key=lambda it: _distance(asked, it))
+
+
+def _first(asked: Asked, found: Iterable[Placement]) -> Placement | None:
+    """Return the nearest; what speaks against a placement is asked of those on the nearest hardware only."""
+    apart: dict[tuple[bool, ...], list[Placement]] = {}
+    for it in found:
+        apart.setdefault(_apart(asked, it), []).append(it)
+    return min(apart[min(apart)], key=lambda it: _distance(asked, it)) if apart else None
 
 
 def _all(asked: Asked) -> Iterator[Placement]:
@@ -129,6 +137,18 @@ def _by_rules(asked: Asked, profile: HardwareProfile, found: Strategy) -> Iterat
 
 
 def _distance(asked: Asked, placement: Placement) -> tuple[bool | int, ...]:
+    choice = asked.choice
+    return (
+        *_apart(asked, placement),
+        _against(asked, placement),
+        placement.strategy != choice.strategy,
+        _family(placement.strategy) != _family(choice.strategy),
+        abs(placement.nodes - choice.nodes),
+    )
+
+
+def _apart(asked: Asked, placement: Placement) -> tuple[bool, ...]:
+    """Return how far a placement's hardware is from the chosen one."""
     choice, preset = asked.choice, asked.preset
     profile = placement.profile
     chosen = asked.catalogue.profiles.get(choice.hardware, profile)
@@ -138,10 +158,6 @@ def _distance(asked: Asked, placement: Placement) -> tuple[bool | int, ...]:
         profile.preview and not choice.accept_preview,
         profile.brand != chosen.brand,
         profile.generation != chosen.generation,
-        _against(asked, placement),
-        placement.strategy != choice.strategy,
-        _family(placement.strategy) != _family(choice.strategy),
-        abs(placement.nodes - choice.nodes),
     )
 
 
