@@ -7,7 +7,7 @@ import dataclasses
 from kimi_infra.domain.inventory import Choice
 from kimi_infra.domain.launch import Resolution
 from kimi_infra.domain.recipe import Catalogue
-from kimi_infra.errors import Fault, SpecError
+from kimi_infra.errors import SpecError
 from kimi_infra.planning import compose, presets, refusals
 
 
@@ -39,7 +39,7 @@ def as_published(catalogue: Catalogue, choice: Choice) -> Resolution:
     """
     recipe = catalogue.recipe(choice.model)
     if recipe.omni:
-        raise SpecError((_omni(choice.model),))
+        raise SpecError(refusals.faults(catalogue, choice))
     laid = presets.expanded(catalogue, choice)
     warnings = refusals.faults(catalogue, laid)
     found = compose.compose(catalogue, laid, strict=False)
@@ -52,12 +52,3 @@ def as_published(catalogue: Catalogue, choice: Choice) -> Resolution:
 
 def _notes(catalogue: Catalogue, choice: Choice) -> tuple[str, ...]:
     return refusals.notes(catalogue.recipe(choice.model), choice, catalogue.profiles.get(choice.hardware))
-
-
-def _omni(model: str) -> Fault:
-    return Fault(
-        where="model",
-        what="omni recipes belong to another resolver of the public page and are out of scope",
-        got=model,
-        remedy="choose a recipe whose tasks are text, multimodal or embedding",
-    )
