@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kimi_infra.planning import footprint
 from tests.parser.checks import Judge
 from tests.parser.client import Vocabulary
 from tests.parser.newer import ENVIRONMENT, UNKNOWN, Unknown
@@ -71,7 +72,7 @@ def test_every_registry_is_filled(judge: Judge) -> None:
 
 def test_the_share_of_memory(judge: Judge) -> None:
     """What an engine takes of an accelerator when no flag says it (vllm/config/cache.py)."""
-    assert judge.vocabulary.gpu_memory_utilization == 0.92
+    assert judge.vocabulary.gpu_memory_utilization == float(footprint.UTILISATION)
 
 
 def test_the_version_is_the_pinned_one(judge: Judge) -> None:

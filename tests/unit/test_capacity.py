@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kimi_infra.config import recipes
 from kimi_infra.domain.capacity import Basis, Capacity, Figure
 from kimi_infra.domain.hardware import HardwareProfile
 from kimi_infra.domain.launch import Flag, Launch, Role
@@ -142,6 +143,16 @@ def test_the_page_holds_the_tables() -> None:
     """docs/capacity.md is current: its tables are what this file prints."""
     page = (Path(__file__).parents[2] / "docs" / "capacity.md").read_text(encoding="utf-8")
     assert all(table in page for table in tables().split("\n\n"))
+
+
+def test_the_shipped_recipe_has_these_numbers() -> None:
+    """The figures of this page are those of what is shipped, not of numbers that only tests know."""
+    catalogue = recipes.load_catalogue()
+    facts = catalogue.recipe(K31).cache
+    assert facts is not None
+    assert dataclasses.replace(facts, provenance=FACTS.provenance) == FACTS
+    shipped = {key: profile.vram_gb for key, profile in catalogue.profiles.items()}
+    assert {key: profile.vram_gb for key, profile in PROFILES.items()}.items() <= shipped.items()
 
 
 @pytest.mark.parametrize(
