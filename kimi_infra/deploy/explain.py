@@ -192,7 +192,8 @@ def _others(catalogue: Catalogue, choice: Choice) -> Iterator[tuple[str, Choice]
     chosen = choice.features
     if chosen is None:
         chosen = recipe.default_features(choice.strategy, choice.hardware, choice.variant)
-    choice = dataclasses.replace(choice, features=chosen)
+    # A value that was given for this choice may be of no use to another, which is no reason against it.
+    choice = dataclasses.replace(choice, features=chosen, values={})
     yield from _features(recipe, choice, chosen)
     for size in recipe.dcp.sizes if recipe.dcp else ((8,) if recipe.supports_dcp else ()):
         yield f"decode context parallelism {size}", dataclasses.replace(choice, dcp=size)

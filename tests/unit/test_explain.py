@@ -174,3 +174,12 @@ def test_an_image_of_an_inventory_is_found_by_its_name_and_shown_as_pinned(name:
     code, shown = explained(name, str(planted.laid("base", tmp_path)))
     assert code == 0
     assert shown.splitlines()[0].startswith("vllm/vllm-openai@sha256:6105d6cc")
+
+
+def test_a_value_given_for_this_choice_speaks_against_no_other() -> None:
+    """What would bring a flag instead of the preset that a value is of is not called refused for it."""
+    preset = ("--preset", "mi355x_agentx", "--value", "draft_model=some/draft")
+    code, text = explained("moe-backend", *preset)
+    assert code == 0
+    assert "strategy single_node_tep" in text
+    assert "nothing in this choice uses it" not in text
